@@ -3,7 +3,7 @@
 //! A package of its own, so that the crate that records jobs and the program can both embed them.
 
 /// The Python that `run` loads into the job: path and content of each file.
-pub const HOOK: [(&str, &[u8]); 17] = [
+pub const HOOK: [(&str, &[u8]); 18] = [
     ("sitecustomize.py", include_bytes!("hook/sitecustomize.py")),
     ("habitat_hook/__init__.py", include_bytes!("hook/habitat_hook/__init__.py")),
     ("habitat_hook/backward.py", include_bytes!("hook/habitat_hook/backward.py")),
@@ -20,6 +20,7 @@ pub const HOOK: [(&str, &[u8]); 17] = [
     ("habitat_hook/process.py", include_bytes!("hook/habitat_hook/process.py")),
     ("habitat_hook/pytorch.py", include_bytes!("hook/habitat_hook/pytorch.py")),
     ("habitat_hook/signals.py", include_bytes!("hook/habitat_hook/signals.py")),
+    ("habitat_hook/times.py", include_bytes!("hook/habitat_hook/times.py")),
     ("habitat_hook/window.py", include_bytes!("hook/habitat_hook/window.py")),
 ];
 

@@ -2,12 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-#[path = "common/program.rs"]
-mod program;
-
 use std::fmt::Write as _;
 use std::sync::LazyLock;
 
+use crate::program::Folder;
 use habitat_tui::catalog::Catalog;
 use habitat_tui::predict::blackbox::{BlackBoxError, BlackBoxModel, OperatorKind, OperatorTotals, predict};
 use habitat_tui::predict::{Fits, Method};
@@ -15,7 +13,6 @@ use habitat_tui::profile::Profile;
 use habitat_tui::report::words::joined;
 use habitat_tui::store::bundled;
 use habitat_tui::units::{GpuSlug, Micros};
-use program::Folder;
 use serde_json::Value;
 
 static CATALOG: LazyLock<Catalog> = LazyLock::new(|| Catalog::new(bundled::gpus()));

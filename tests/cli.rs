@@ -9,6 +9,7 @@ use std::process::{Command, Output};
 use habitat_tui::predict::bundle::{Bundle, Plain};
 use habitat_tui::predict::habitat::Kind;
 use habitat_tui::predict::mlp::{Activation, Architecture, Mlp};
+use habitat_tui::store::bundled;
 use serde_json::Value;
 
 struct Bench {
@@ -136,7 +137,7 @@ fn predictions_as_json() {
     let profile = bench.file("p.habitat.json", PROFILE);
     let all = bench.json(&["predict", path(&profile), "--json"]);
     assert_eq!((all["format"].as_str(), all["version"].as_u64()), (Some("habitat-predictions"), Some(2)));
-    assert_eq!(all["predictions"].as_array().unwrap().len(), 108);
+    assert_eq!(all["predictions"].as_array().unwrap().len(), bundled::gpus().len());
     assert_eq!(all["origin"]["gpu"], "v100-sxm2-16gb");
     let one =
         bench.json(&["predict", path(&profile), "--to", "h100-sxm5-80gb,v100-sxm2-16gb", "--json", "--operations"]);
@@ -556,7 +557,14 @@ fn lists_and_schemas() {
         let schema = bench.json(&["schema", form]);
         assert!(schema["properties"]["version"].is_object(), "{schema}");
     }
-    assert!(bench.ok(&["man"]).starts_with(".ie"));
+    let whole = bench.ok(&["man"]);
+    assert!(whole.starts_with(".ie") && whole.contains(r"habitat\-tui\-trace\-shapes(1)"), "{whole}");
+    let page = bench.ok(&["man", "trace-shapes"]);
+    assert!(page.contains(r"habitat\-tui\-trace\-shapes \- Trace the shapes"), "{page}");
+    let error = bench.run(&["man", "job-log"]);
+    assert!(
+        String::from_utf8_lossy(&error.stderr).contains(r#"no command "job-log": run, jobs, join, history, attach"#)
+    );
     assert!(bench.ok(&["completions", "bash"]).contains("habitat-tui"));
     assert!(bench.ok(&["config"]).contains("config.toml"));
 }
@@ -1014,6 +1022,67 @@ fn the_frontier_without_a_terminal() {
     assert!(bench.ok(&[&args[..], &["--csv"]].concat()).starts_with("hours,hours_high,cost_usd,parts"));
 }
 
+/// The layout of a training script is in the JSON too, as flags of `plan`.
+#[test]
+fn a_training_script_gives_the_flags_of_its_layout() {
+    let bench = Bench::new();
+    let script = "torchrun --nnodes 2 --nproc-per-node 8 pretrain_gpt.py --num-layers 61 --hidden-size 1024 \
+                  --num-attention-heads 16 --vocab-size 32000 --pipeline-model-parallel-size 8 --seq-length 1024 \
+                  --micro-batch-size 1 --global-batch-size 32 --train-iters 10";
+    bench.file("train.sh", script);
+    let found = bench.json(&["trace-shapes", "--config", "train.sh", "-o", "m.habitat.json", "--json"]);
+    let flags: Vec<&str> = found["plan"].as_array().unwrap().iter().map(|flag| flag.as_str().unwrap()).collect();
+    assert_eq!(flags[..4], ["--layout", "given", "--pipeline-parallel", "8"]);
+    let launch = ["--command", "python pretrain_gpt.py", "--framework", "megatron", "--partition", "gpu"];
+    let job =
+        [&["plan", "m.habitat.json", "--own", "2x8xh100-sxm5-80gb", "--export", "slurm"], &flags[..], &launch[..]];
+    let slurm = bench.ok(&job.concat());
+    assert!(slurm.contains(r#"--pipeline-model-parallel-layout="Et*7|t*8|t*8|t*8|t*8|t*8|t*7|t*7L""#), "{slurm}");
+    let named = bench.json(&["trace-shapes", "--config", "llama3-8b", "-o", "n.habitat.json", "--json"]);
+    assert_eq!(named["plan"], Value::Array(Vec::new()));
+}
+
+/// A plan of a layout that was measured takes as long as it did, and the same factor lengthens another layout.
+#[test]
+fn measured_layouts_correct_plans() {
+    let bench = Bench::new();
+    bench.ok(&["trace-shapes", "--config", "llama3-8b", "-o", "m.habitat.json"]);
+    let columns = "machines,gpus,step_ms,tensor,sharding,global_batch";
+    bench.file("runs.csv", format!("{columns}\n1,8,5000,4,zero1,64\n"));
+    let args = ["calibrate-scaling", "m.habitat.json", "--to", "h100-sxm5-80gb", "--runs"];
+    let told = bench.json(&[&args[..], &["runs.csv", "--json"]].concat());
+    let factor = told["compute"].as_f64().unwrap();
+    assert!(told["exchange"] == told["compute"] && (factor - 1.0).abs() > 0.01, "{told}");
+    let near =
+        |found: &Value, expected: f64| assert!((found.as_f64().unwrap() / expected - 1.0).abs() < 1e-3, "{found}");
+    near(&told["runs"][0]["corrected_ms"], 5000.0);
+    let shown = bench.ok(&[&args[..], &["runs.csv"]].concat());
+    assert!(shown.contains(&format!("--layout-factors {factor:.3},{factor:.3}")), "{shown}");
+    let step = |tensor: &str, more: &[&str]| {
+        let wish =
+            ["plan", "m.habitat.json", "--own", "8xh100-sxm5-80gb", "--steps", "10", "--min-gpus", "8", "--json"];
+        let layout = ["--layout", "given", "--tensor-parallel", tensor, "--sharding", "zero1", "--global-batch", "64"];
+        bench.json(&[&wish[..], &layout, more].concat())["parts"][0]["step_time_us"]["mid"].clone()
+    };
+    let given = format!("{factor},{factor}");
+    let corrected = ["--layout-factors", given.as_str()];
+    near(&step("4", &corrected), 5e6);
+    assert!((step("2", &corrected).as_f64().unwrap() / step("2", &[]).as_f64().unwrap() / factor - 1.0).abs() < 0.02);
+    for (line, problem) in [
+        ("1,8,9000,4,zero1,63", "runs.csv, run 1: global_batch 63 is not a multiple of 2"),
+        ("1,8,9000,3,zero1,64", "runs.csv, run 1: 3-way tensor parallel needs machines"),
+        ("1,8,0,4,zero1,64", "runs.csv, run 1: step_ms is 0"),
+        ("1,8,1,4,zero1,64", "more than 10 times from the predicted one"),
+    ] {
+        bench.file("wrong.csv", format!("{columns}\n{line}\n"));
+        let output = bench.run(&[&args[..], &["wrong.csv"]].concat());
+        let said = text(&output.stderr);
+        assert!(!output.status.success() && said.contains(&problem.replace("runs.csv", "wrong.csv")), "{said}");
+    }
+    let output = bench.run(&["plan", "m.habitat.json", "--layout-factors", "1"]);
+    assert!(text(&output.stderr).contains("expected operations,exchange"), "{}", text(&output.stderr));
+}
+
 /// From a name and from a `config.json` alike: a model that no GPU holds gets a plan with a layout, and the plan can be
 /// made again.
 #[test]
@@ -1054,4 +1123,38 @@ fn a_language_model_is_planned_from_its_dimensions() {
         let told = bench.error(&[&["trace-shapes"], &args[..]].concat());
         assert!(told.contains(problem), "{told}");
     }
+}
+
+/// A file of jobs or a plan, given to another command, is answered with the command that reads it.
+#[test]
+fn a_file_of_another_command_names_that_command() {
+    let bench = Bench::new();
+    bench.file("jobs.toml", "budget = 400\n[[job]]\nname = \"a\"\n");
+    let plan = bench.ok(&["plan", "--steps", "1000", "--gpus", "l4", "--toml"]);
+    bench.file("plan.toml", plan);
+    for line in [&["jobs.toml"][..], &["predict", "jobs.toml"], &["plan", "jobs.toml"], &["jobs", "jobs.toml"]] {
+        let error = bench.error(line);
+        assert!(error.contains("a jobs file; `habitat-tui plan-jobs jobs.toml`"), "{line:?}: {error}");
+    }
+    let error = bench.error(&["compare", "jobs.toml", "jobs.toml"]);
+    assert!(error.contains("plan-jobs jobs.toml"), "{error}");
+    for line in [&["plan.toml"][..], &["plan-jobs", "plan.toml"], &["plan", "plan.toml"]] {
+        let error = bench.error(line);
+        assert!(error.contains("looks like a plan; `habitat-tui plan --from plan.toml`"), "{line:?}: {error}");
+    }
+}
+
+/// What is near in the command that was typed comes before other commands that have the flag.
+#[test]
+fn a_flag_is_sought_in_its_command_first() {
+    let bench = Bench::new();
+    let error = bench.error(&["plan", "--machines", "3"]);
+    let own = error.find("habitat-tui plan --max-machines 3");
+    assert!(own.is_some() && own < error.find("habitat-tui compare-speed --machines 3"), "{error}");
+    let only = bench.error(&["predict", "--epochs", "3"]);
+    assert!(only.contains("habitat-tui plan --epochs 3"), "{only}");
+    let near = bench.error(&["plan", "--machine=3"]);
+    assert!(near.contains("--max-machines"), "{near}");
+    let one = bench.ok(&["--help", "html"]);
+    assert!(one.contains("--html <FILE>") && one.contains("plan"), "{one}");
 }

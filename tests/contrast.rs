@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::{compared, keys, launch};
+use crate::common::{compared, keys, launch};
 use habitat_tui::report::theme::{Colour, ColourLevel, Role, Theme};
 use habitat_tui::tui::render;
 use ratatui::buffer::Cell;

@@ -2,10 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-#[path = "common/program.rs"]
-mod program;
-
-use program::Folder;
+use crate::program::Folder;
 use serde_json::Value;
 
 /// A step of a product, an activation and a view; the second time the activation is another one, and
@@ -31,6 +28,43 @@ fn folder() -> Folder {
     folder.write("old.habitat.json", &profile("relu", 300.0, 1000.0));
     folder.write("new.habitat.json", &profile("gelu", 350.0, 1120.0));
     folder
+}
+
+/// A recording without a GPU, whose product takes this many microseconds of the CPU.
+fn on_cpu(folder: &Folder, name: &str, product: f64) {
+    let step = product + 200.0;
+    let profile = format!(
+        r#"{{"format": "habitat-profile", "version": 1, "workload": {{"name": "tiny", "mode": "training", "batch_size": 8}},
+  "step": {{"cpu": {{"duration_us": {step}, "duration_range_us": [{step}, {high}], "samples": 20}}}},
+  "operations": [
+    {{"name": "aten::mm", "phase": "forward", "inputs": [[64, 8], [8, 8]], "dtype": "float32", "cpu_time_us": {product}}},
+    {{"name": "aten::relu", "phase": "forward", "inputs": [[64, 8]], "dtype": "float32", "cpu_time_us": 100}}]}}"#,
+        high = step + 10.0
+    );
+    folder.write(name, &profile);
+}
+
+/// Two CPUs compare with each other, and the words say so; a CPU and a GPU do not.
+#[test]
+fn two_recordings_of_cpus_compare_by_operation() {
+    let folder = folder();
+    on_cpu(&folder, "cpu-old.habitat.json", 300.0);
+    on_cpu(&folder, "cpu-new.habitat.json", 400.0);
+    let text = folder.ok(&["diff", "cpu-old.habitat.json", "cpu-new.habitat.json"]);
+    assert!(text.contains("both were recorded on CPUs") && text.contains("on a CPU"), "{text}");
+    assert!(text.contains("500.0 µs, then 600.0 µs") && !text.contains("unnamed GPU"), "{text}");
+    let found = folder.json(&["diff", "cpu-old.habitat.json", "cpu-new.habitat.json"]);
+    assert_eq!((found["measured_on"].as_str(), number(&found["change_us"])), (Some("cpu"), 100.0));
+    assert_eq!(found["parts"][0]["name"], "aten::mm");
+    assert_eq!(folder.json(&TWO)["measured_on"], "gpu");
+    for pair in [["cpu-old.habitat.json", "new.habitat.json"], ["new.habitat.json", "cpu-old.habitat.json"]] {
+        let error = folder.error(&["diff", pair[0], pair[1]]);
+        assert!(error.contains("cpu-old.habitat.json") && error.contains("both on CPUs"), "{error}");
+    }
+    // No prediction uses a time of a CPU.
+    let [old, new] = ["cpu-old", "cpu-new"]
+        .map(|name| folder.json(&["predict", &format!("{name}.habitat.json"), "--to", "l4"])["predictions"].clone());
+    assert_eq!(old, new);
 }
 
 const TWO: [&str; 3] = ["diff", "old.habitat.json", "new.habitat.json"];
@@ -206,6 +240,36 @@ fn a_longer_step_ends_with_a_code_of_its_own() {
         let error = folder.error(&[&TWO[..], &["--fail-over", unclear]].concat());
         assert!(error.contains("is not a percentage; expected a number with %, such as 5%"), "{error}");
     }
+}
+
+/// CI shows the verdict: as a test of `JUnit`, and on top of a summary.
+#[test]
+fn ci_shows_the_verdict() {
+    let folder = folder();
+    let path = folder.path("new.habitat.json");
+    let named = std::fs::read_to_string(&path).unwrap().replace("tiny", r#"tiny \"<&>\u0007"#);
+    std::fs::write(&path, named).unwrap();
+    let run = |most: &str, more: &[&str]| {
+        let output = folder.run(&[&TWO[..], &["--fail-over", most, "--junit", "gate.xml"], more].concat());
+        (output.status.code(), String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, text, _) = run("5%", &["--markdown"]);
+    assert_eq!(code, Some(3));
+    let failed = "**Failed**: the second step is 12.0 % longer than the first, more than the 5.0 %";
+    assert!(text.starts_with(failed), "{text}");
+    let xml = std::fs::read_to_string(folder.path("gate.xml")).unwrap();
+    assert!(xml.contains(r#"<testsuites name="habitat-tui diff" tests="1" failures="1">"#), "{xml}");
+    let case = "<testcase classname=\"tiny &quot;&lt;&amp;&gt;\u{fffd}\" name=\"step time\" time=\"0.001120\">";
+    assert!(xml.contains(case), "{xml}");
+    assert!(xml.contains(r#"<failure type="longer" message="the second step is 12.0 % longer"#), "{xml}");
+    let (code, _, why) = run("20%", &[]);
+    assert!(code == Some(2) && why.contains("gate.xml"), "{why}");
+    let (code, text, _) = run("20%", &["--force", "--markdown"]);
+    assert_eq!(code, Some(0));
+    assert!(text.starts_with("**Passed**: the second step is not more than 20.0 % longer."), "{text}");
+    let xml = std::fs::read_to_string(folder.path("gate.xml")).unwrap();
+    assert!(xml.contains(r#"failures="0""#) && !xml.contains("<failure"), "{xml}");
+    assert!(folder.error(&[&TWO[..], &["--junit", "x.xml"]].concat()).contains("--fail-over"));
 }
 
 #[test]

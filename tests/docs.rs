@@ -9,17 +9,10 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-#[macro_use]
-#[path = "common/needs.rs"]
-mod needs;
-#[path = "kineto/trace.rs"]
-#[allow(dead_code, reason = "helpers of other tests")]
-mod trace;
-
 use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::path::Path;
-use std::process::{Command as Process, ExitCode, Stdio};
+use std::process::{Command as Process, Stdio};
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
@@ -43,10 +36,6 @@ trials! {
         limits_are_those_of_the_program,
         every_finding_is_listed,
     ],
-}
-
-fn main() -> ExitCode {
-    needs::run([trials(), runs()])
 }
 
 fn root() -> &'static Path {
@@ -369,6 +358,8 @@ fn every_command_is_known() {
 fn needs_more(command: &Command) -> bool {
     match command {
         Command::Run(_) // tests/capture, tests/live, tests/cupti
+        | Command::Join(_) // tests/live
+        | Command::History(_) // tests/live
         | Command::Attach(_) // tests/attach
         | Command::TraceShapes(_) // tests/shapes
         | Command::Calibrate(_) // tests/calibrate
@@ -455,7 +446,7 @@ fn folder() -> tempfile::TempDir {
         write(name, &profile.to_json().unwrap());
     }
     for name in ["main.trace.json.gz", "branch.trace.json.gz"] {
-        write(name, trace::two_steps().json().as_bytes());
+        write(name, crate::trace::two_steps().json().as_bytes());
     }
     write("model.json", MODEL.as_bytes());
     write("run.json", RUN.as_bytes());
@@ -553,7 +544,7 @@ fn run_paper(paper: &str, with: Option<&str>) {
 }
 
 /// A test for each paper with commands, and one more for each other program that it needs.
-fn runs() -> Vec<Trial> {
+pub(crate) fn runs() -> Vec<Trial> {
     let mut trials = Vec::new();
     for paper in papers_with_commands() {
         let blocks = blocks(&read(&paper)).0;
@@ -564,10 +555,10 @@ fn runs() -> Vec<Trial> {
         }
         let others: BTreeSet<String> = lines.iter().flat_map(Line::others).map(str::to_owned).collect();
         for with in std::iter::once(None).chain(others.into_iter().map(Some)) {
-            let name = with.as_ref().map_or(paper.clone(), |with| format!("{paper} with {with}"));
+            let name = with.as_ref().map_or(format!("docs::{paper}"), |with| format!("docs::{paper} with {with}"));
             let (paper, needed) = (paper.clone(), with.clone());
-            let need = move || needed.map_or(Ok(String::new()), |program| needs::program(&program));
-            trials.push(needs::trial(name.leak(), need, move |_| run_paper(&paper, with.as_deref())));
+            let need = move || needed.map_or(Ok(String::new()), |program| crate::needs::program(&program));
+            trials.push(crate::needs::trial(name.leak(), need, move |_| run_paper(&paper, with.as_deref())));
         }
     }
     assert!(trials.len() > 5, "papers with commands");

@@ -4,16 +4,13 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-#[path = "common/program.rs"]
-mod program;
-
 use std::io::{Read, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use program::PROFILE;
+use crate::program::PROFILE;
 
 struct Bench(tempfile::TempDir);
 

@@ -2,18 +2,15 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "helpers of tests")]
 
-mod common;
-#[path = "common/job.rs"]
-mod job;
-
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{keys, text};
+use crate::common::{keys, text};
 use habitat_tui::action::Screen;
 use habitat_tui::app::live::Leaving;
 use habitat_tui::app::modal::Modal;
 use habitat_tui::app::{Effect, Msg, Source};
+use habitat_tui::live::history::{History, Parts, Stretch};
 use habitat_tui::live::{Kernels, Snapshot, State, StopSignal, Update, Wanted, Wish};
 use habitat_tui::predict::{Estimate, Finding, Method, Prediction, StepTime};
 use habitat_tui::profile::Profile;
@@ -22,7 +19,7 @@ use habitat_tui::report::theme::GlyphSet;
 use habitat_tui::tui::render_after;
 use habitat_tui::units::Micros;
 
-use job::{
+use crate::running::{
     after, at, cuda, effects, ended, micros, output, picture, process, profile, recorded, running, seen, started,
     steady,
 };
@@ -79,6 +76,35 @@ fn every_state_has_its_words() {
     }
     let silent = picture(vec![seen(Snapshot { silent: Some(31), ..steady() })], (120, 40));
     assert!(silent.contains("step 137; recorded; no message for 31 s"), "{silent}");
+}
+
+/// Ten days, the last five of them slower because of the input.
+fn ten_days() -> Msg {
+    let hour = |hour: u32| {
+        let wait = if hour < 120 { 5e3 } else { 80e3 };
+        let parts = Parts { input: wait, forward: 100e3, backward: 200e3, optimizer: 50e3, idle: f32::NAN };
+        let mut one =
+            Stretch { to: (hour + 1) * 36_000, first: 1, steps: 9000, parts, ..Stretch::empty(hour * 36_000, None) };
+        (one.total, one.aside) = ([360e3, 370e3 + wait, 900e3], [(2, 60.0), (1, 9.0), (0, 0.0)]);
+        one
+    };
+    let history = History { hours: (0..240).map(hour).collect(), ..History::default() };
+    Msg::Live(Update::History(Box::new(history.digest(240))))
+}
+
+#[test]
+fn the_history_of_days_is_on_the_screen() {
+    for size in [(80, 24), (120, 40)] {
+        let drawn = picture(vec![seen(steady()), ten_days()], size);
+        for words in
+            ["mean step over 10 days, to 450.0 ms", "steps became slower: 375.0 ms to 450.0 ms", "480 validations"]
+        {
+            assert!(drawn.contains(words), "{words:?}: {drawn}");
+        }
+        insta::assert_snapshot!(format!("job_history_{}x{}", size.0, size.1), drawn);
+    }
+    let drawn = picture(vec![seen(steady()), ten_days()], (50, 15));
+    assert!(drawn.contains("state") && drawn.contains("output"), "{drawn}");
 }
 
 /// A CUDA program: recorded for a time, without steps.
@@ -189,7 +215,7 @@ fn short_steps_are_told_apart_and_what_bounds_them_is_said() {
     };
     for size in [(80, 24), (120, 40)] {
         let drawn = with(short)(recorded().without_origin(), size);
-        assert!(drawn.contains("step, µs") && drawn.contains("2.9–3.6"), "{drawn}");
+        assert!(drawn.contains("step, µs") && drawn.contains("18.5–22.6"), "{drawn}");
         let waiting = |prediction: &mut Prediction| {
             let launch_us = None;
             let (idle_us, step_us) = (prediction.host_idle, prediction.step.mid());
@@ -197,7 +223,7 @@ fn short_steps_are_told_apart_and_what_bounds_them_is_said() {
         };
         let drawn = with(waiting)(recorded(), size);
         assert!(drawn.contains("GPU idle"), "{drawn}");
-        assert!(drawn.contains("step, ms") && drawn.contains("2.6–5.6"), "{drawn}");
+        assert!(drawn.contains("step, ms") && drawn.contains("2.6–5.4"), "{drawn}");
     }
 }
 
@@ -244,10 +270,7 @@ fn leaving_while_it_runs_asks() {
     }
     for leave in ["l", "enter", "j k enter"] {
         let mut app = after(running("q"));
-        assert!(
-            matches!(effects(&mut app, leave)[..], [Effect::Job(Wish::Leave), Effect::Quit]),
-            "{leave} leaves it running"
-        );
+        assert!(matches!(effects(&mut app, leave)[..], [Effect::Quit]), "{leave} leaves it running");
     }
     assert_eq!(Leaving::ALL[0], Leaving::Leave, "who presses Enter without reading loses no training");
 }
@@ -275,7 +298,7 @@ fn a_job_that_was_asked_to_end_is_pushed_only_by_choice() {
     app.update(at(State::Stopping(StopSignal::Interrupt)));
     assert!(effects(&mut app, "ctrl-c").is_empty());
     assert!(matches!(effects(&mut app, "s")[..], [Effect::Job(Wish::Stop)]), "the next signal at once");
-    assert!(matches!(effects(&mut app, "q l")[..], [Effect::Job(Wish::Leave), Effect::Quit]), "or let it finish alone");
+    assert!(matches!(effects(&mut app, "q l")[..], [Effect::Quit]), "or let it finish alone");
     let mut stopping = running("ctrl-c ctrl-c");
     stopping.push(at(State::Stopping(StopSignal::Interrupt)));
     let drawn = picture(stopping.clone(), (80, 24));

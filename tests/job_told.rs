@@ -3,26 +3,24 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "helpers of tests")]
 
-mod common;
-#[path = "common/job.rs"]
-mod job;
-
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::text;
+use crate::common::text;
+use crate::running::{micros, picture, process, profile, recorded, running, seen, started, steady};
+use habitat_tui::action::Screen;
 use habitat_tui::app::{App, Msg};
-use habitat_tui::live::{Aim, Board, Snapshot, State, Update, Waiting, Wanted};
+use habitat_tui::live::{Aim, Board, Planned, Snapshot, State, Update, Waiting, Wanted};
+use habitat_tui::plan::Work;
 use habitat_tui::pricing::PriceBook;
 use habitat_tui::tui::{Launch, render_after};
-use habitat_tui::units::{Bytes, GIB, Megahertz, UsdPerHour, Watts};
-use job::{micros, picture, process, profile, recorded, running, seen, started, steady};
+use habitat_tui::units::{Bytes, GIB, Hours, Megahertz, Micros, Range, Usd, UsdPerHour, Watts};
 
 /// After 300 steps of five million, on a machine of a known price; half of each waits.
 fn aimed() -> Launch {
     let mut launch = started();
     let job = launch.setup.job.as_mut().unwrap();
-    job.aim = Aim { steps: Some(5_000_000), price: Some(UsdPerHour::new(1.25).unwrap()) };
+    job.aim = Aim { steps: Some(5_000_000), price: Some(UsdPerHour::new(1.25).unwrap()), plan: None };
     launch
 }
 
@@ -50,6 +48,36 @@ fn a_recorded_job_tells_what_holds_it_back_and_what_it_costs() {
     assert!(!ended.contains(" left "), "{ended}");
     let unknown = of(&started(), vec![seen(waiting()), profile()]);
     assert!(unknown.contains("pass --total-steps and --price"), "{unknown}");
+}
+
+/// The plan beside the job: what will be missed, and the key that plans the rest.
+#[test]
+fn a_job_that_follows_a_plan_says_what_it_will_miss_and_plans_the_rest() {
+    let mut launch = aimed();
+    let range = |low, mid, high| Range { low, mid, high };
+    let plan = Planned {
+        gpu: None,
+        price: None,
+        hours: range(200.0, 240.0, 300.0).map(|hours| Hours::new(hours).unwrap()),
+        cost: range(250.0, 300.0, 375.0).map(|usd| Usd::new(usd).unwrap()),
+        step: range(150e3, 170e3, 200e3).map(|us| Micros::new(us).unwrap()),
+        deadline: Hours::new(5.0).ok(),
+        budget: Usd::new(5.0).ok(),
+    };
+    launch.setup.job.as_mut().unwrap().aim.plan = Some(plan);
+    launch.setup.goal.work = Work::Steps(5_000_000);
+    let (mut app, drawn) = render_after(&launch, vec![seen(waiting()), profile()], (120, 40));
+    let drawn = text(&drawn);
+    for words in ["of the work left", "will be late by", "will exceed the budget of $5.00", "n plans the rest anew"] {
+        assert!(drawn.contains(words), "{words}: {drawn}");
+    }
+    let effects = app.update(Msg::Key("n".parse().unwrap()));
+    assert!(!effects.is_empty());
+    assert_eq!(app.screen, Screen::Plan);
+    // 1.5 of 5 hours have passed, $1.88 of $5 are spent, and 300 of 5,000,000 steps are done.
+    let goal = app.goal();
+    assert_eq!((goal.work, goal.deadline.unwrap().get()), (Work::Steps(4_999_700), 3.5));
+    assert!((goal.budget.unwrap().get() - 3.125).abs() < 1e-9);
 }
 
 /// With `--every`, the profile of a later window comes: what is read stays where it is.
@@ -83,7 +111,7 @@ fn a_later_window_keeps_the_rows_in_their_order() {
 /// One GPU in a line; one that is slowed down with the reason.
 #[test]
 fn the_gpus_of_the_machine_are_told_of() {
-    let board = |index, busy: f64, clock: f64, limited_by: &[&'static str]| Board {
+    let board = |index, busy: f64, clock: f64, limited_by: &[&str]| Board {
         index,
         busy: Some(busy),
         used: Some(Bytes::new(61.2 * GIB).unwrap()),
@@ -92,7 +120,7 @@ fn the_gpus_of_the_machine_are_told_of() {
         best_clock: Some(Megahertz::new(1980.0).unwrap()),
         power: Some(Watts::new(689.6).unwrap()),
         celsius: Some(71.0),
-        limited_by: limited_by.to_vec(),
+        limited_by: limited_by.iter().map(|one| (*one).to_owned()).collect(),
     };
     let drawn = |boards| picture(vec![seen(Snapshot { boards, ..steady() }), profile()], (120, 40));
     let one = drawn(vec![board(0, 0.97, 1980.0, &["power cap"])]);

@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-#[path = "common/program.rs"]
-mod program;
-
+use crate::program::Folder;
 use habitat_tui::catalog::Catalog;
 use habitat_tui::learn::kernelwise::{Data, Recipe, fit, lines};
 use habitat_tui::predict::Method;
@@ -13,7 +11,6 @@ use habitat_tui::predict::layer::tile;
 use habitat_tui::profile::{Operation, Profile, Sample};
 use habitat_tui::store::bundled;
 use habitat_tui::units::{GpuSlug, Micros};
-use program::Folder;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

@@ -1,11 +1,9 @@
 //! Key sequences → state, without a terminal.
 
-mod common;
-
 use std::sync::Arc;
 
+use crate::common::{self, compared, jobs, keys, launch};
 use clap::Parser;
-use common::{compared, jobs, keys, launch};
 use habitat_tui::action::{ACTIONS, Action, Screen};
 use habitat_tui::app::modal::Modal;
 use habitat_tui::app::palette::{self, Found};
@@ -13,7 +11,7 @@ use habitat_tui::app::screen::plan::{Lower, Pane};
 use habitat_tui::app::screen::profile::Below;
 use habitat_tui::app::screen::{predict, profile};
 use habitat_tui::app::slider::Knob;
-use habitat_tui::app::{App, Chosen, Effect, Msg, SaveOutcome, Target};
+use habitat_tui::app::{Answer, App, Chosen, Effect, Msg, Question, SaveOutcome, Target};
 use habitat_tui::catalog::Catalog;
 use habitat_tui::catalog::hypothetical::{Changes, Figure};
 use habitat_tui::live::{Job, Wanted};
@@ -28,7 +26,7 @@ use habitat_tui::report::plan_form::PlanForm;
 use habitat_tui::settings::args::Cli;
 use habitat_tui::store::bundled;
 use habitat_tui::tui::{Launch, render};
-use habitat_tui::units::{Micros, Samples};
+use habitat_tui::units::{Hours, Micros, Samples, Usd};
 
 fn after(text: &str) -> App {
     render(&launch(), &keys(text), (80, 24)).0
@@ -71,9 +69,9 @@ fn several_jobs_have_a_screen_where_a_file_of_them_was_given() {
     // Planned anew, the last plan stays until the new one is there, and where there is none.
     let mut app = on_jobs("");
     let again = effects(&mut app, "r");
-    let [Effect::PlanJobs { generation }] = again[..] else { panic!("{again:?}") };
+    let [Effect::Ask { generation, question: Question::Jobs }] = again[..] else { panic!("{again:?}") };
     assert!(app.jobs.plan.is_running() && app.jobs.plan.value().is_some() && app.unavailable(Action::Cancel).is_none());
-    app.update(Msg::JobsPlanned { generation, result: Err("line 2: no job".into()) });
+    app.update(Msg::Answered { generation, answer: Answer::Jobs(Err("line 2: no job".into())) });
     assert!(app.jobs.plan.is_stale() && app.jobs.plan.value().unwrap().jobs.len() == 3);
     effects(&mut app, "r x");
     assert!(!app.jobs.plan.is_running());
@@ -81,7 +79,7 @@ fn several_jobs_have_a_screen_where_a_file_of_them_was_given() {
     let mut app = on_jobs("");
     assert!(matches!(&effects(&mut app, "E")[..], [Effect::Edit(path)] if path == "runs/jobs.toml"));
     for ended in [Ok(()), Err("the editor exited with exit status: 1; reading the file again".to_owned())] {
-        assert!(matches!(app.update(Msg::Edited(ended))[..], [Effect::PlanJobs { .. }]));
+        assert!(matches!(app.update(Msg::Edited(ended))[..], [Effect::Ask { question: Question::Jobs, .. }]));
     }
     assert!(app.message.is_some() && after("").unavailable(Action::Edit).is_some());
     // Without a plan there is nothing to write.
@@ -480,6 +478,45 @@ fn sliders_move_solve_again_and_are_unlimited() {
 }
 
 #[test]
+fn a_typed_goal_is_read_to_its_last_word() {
+    let typed = |text: &str| {
+        let keys: Vec<String> =
+            text.chars().map(|letter| if letter == ' ' { "space".to_owned() } else { letter.to_string() }).collect();
+        after(&format!("4 = {} enter", keys.join(" ")))
+    };
+    let epochs = Work::Epochs { epochs: 90.0, dataset: Samples::new(1.28e6).unwrap() };
+    // Now is a Wednesday at noon.
+    for (text, hours, usd) in [
+        ("90 epochs of 1.28M by Friday 18:00 under 300", Some(54.0), Some(300.0)),
+        ("90 epochs of 1.28M images, in 48h and under $1,000", Some(48.0), Some(1000.0)),
+        ("90 epochs of 1.28M for $300 before Friday 18:00", Some(54.0), Some(300.0)),
+        ("90 epochs of 1.28M samples within 2 days", Some(48.0), None),
+    ] {
+        let app = typed(text);
+        let goal = app.goal();
+        let limits = (goal.deadline.map(Hours::get), goal.budget.map(Usd::get));
+        assert_eq!((goal.work, limits), (epochs, (hours, usd)), "{text}: {:?}", app.modal);
+    }
+    assert_eq!(typed("by Friday 18:00").goal().deadline.unwrap().get(), 54.0);
+    // What is not understood is named, and nothing is set.
+    let before = after("4").goal().clone();
+    for (text, word) in [
+        ("90 epochs of 1.28M bananas", "\"bananas\""),
+        ("90 epochs of 1.28M samples bananas by Friday", "\"bananas\""),
+        ("2k steps quickly", "\"quickly\""),
+        ("2k furlongs", "\"furlongs\""),
+        ("90 epochs of many", "\"many\""),
+        ("2k steps by bananas", "\"bananas\""),
+        ("2k steps under bananas", "\"bananas\""),
+    ] {
+        let app = typed(text);
+        let Some(Modal::Value { error: Some(error), .. }) = &app.modal else { panic!("{text}: {:?}", app.modal) };
+        assert!(error.contains(word), "{text}: {error}");
+        assert_eq!(*app.goal(), before, "{text}");
+    }
+}
+
+#[test]
 fn toggles_change_the_goal_and_the_plan() {
     for (pressed, tier) in [("4", Tier::OnDemand), ("4 i", Tier::OnDemand), ("4 d", Tier::Spot)] {
         let app = after(pressed);
@@ -622,9 +659,7 @@ fn results_of_earlier_goals_are_dropped() {
     let first = effects(&mut app, "h");
     let second = effects(&mut app, "h");
     let answer = |effect: &Effect| match effect {
-        Effect::Solve { generation, predictions, goal } => {
-            Msg::Planned { generation: *generation, result: (launch().engine.plan)(predictions, goal) }
-        }
+        Effect::Ask { question: Question::Plan(..), .. } => launch().engine.answer(effect).unwrap(),
         other => panic!("{other:?}"),
     };
     assert!(app.plan.is_stale());
@@ -765,7 +800,7 @@ fn a_long_list_is_walked_filtered_and_copied_whole() {
 #[test]
 fn messages_are_kept_with_what_failed() {
     let mut launch = launch();
-    launch.engine.plan = Arc::new(|_, _| Err("no batch size; give --batch-size".into()));
+    launch.engine.plan = Arc::new(|_, _, _| Err("no batch size; give --batch-size".into()));
     let (app, buffer) = render(&launch, &keys("3 s Z S s !"), (80, 24));
     let drawn = common::text(&buffer);
     let said: Vec<&str> = app.said.iter().map(|(_, text)| text.as_str()).collect();
@@ -843,7 +878,10 @@ fn a_method_is_chosen_for_all_gpus() {
     let mut app = after("3 w j j j");
     let chosen = effects(&mut app, "enter");
     assert_eq!(app.chosen.method, Some(MethodChoice::Roofline));
-    assert!(matches!(&chosen[..], [Effect::Predict { chosen, .. }] if *chosen == app.chosen), "{chosen:?}");
+    assert!(
+        matches!(&chosen[..], [Effect::Ask { question: Question::Predict(_, chosen), .. }] if *chosen == app.chosen),
+        "{chosen:?}"
+    );
     // A method without an answer is not.
     let refused = after("3 w j enter");
     assert_eq!(refused.chosen.method, None);
@@ -1024,13 +1062,30 @@ fn before(action: Action) -> &'static str {
         A::Up | A::PageUp | A::Top => "3 j j",
         A::Left | A::Right | A::FarLeft | A::FarRight | A::Increase | A::Decrease | A::SetValue => "4",
         A::NextPane | A::PreviousPane | A::Objective | A::OnDemand | A::Spot | A::Confidence => "4",
-        A::Marketplace | A::Doubted | A::Platform | A::GlobalBatch | A::Providers | A::Regions => "4",
+        A::Marketplace | A::Doubted | A::Platform | A::GlobalBatch | A::Providers | A::Regions | A::Own => "4",
         A::Parts | A::Lower => "4",
         A::NoLimit | A::Undo => "4 j = 5 enter",
         A::Origin => "esc 3",
         A::Jobs => "1",
+        A::Rest => "5",
         A::Edit => "6",
     }
+}
+
+/// The aim of a job that follows a plan.
+fn followed() -> habitat_tui::live::Aim {
+    let hours = habitat_tui::units::Hours::known;
+    let range = habitat_tui::units::Range { low: 1.0, mid: 2.0, high: 3.0 };
+    let plan = habitat_tui::live::Planned {
+        gpu: None,
+        price: None,
+        hours: range.map(hours),
+        cost: range.map(habitat_tui::units::Usd::known),
+        step: range.map(habitat_tui::units::Micros::known),
+        deadline: Some(hours(900.0)),
+        budget: None,
+    };
+    habitat_tui::live::Aim { steps: Some(100), price: None, plan: Some(plan) }
 }
 
 /// Every action, by each of its keys: those of vim and the arrows.
@@ -1038,15 +1093,16 @@ fn before(action: Action) -> &'static str {
 fn every_key_of_every_action_does_something() {
     for spec in ACTIONS {
         let mut launch = launch();
-        if spec.action == Action::Job {
+        if [Action::Job, Action::Rest].contains(&spec.action) {
             launch.setup.job = Some(Job {
+                id: String::new(),
                 command: "python train.py".into(),
                 pid: 1,
                 name: "train".into(),
                 log: "train.log".into(),
                 output: "train.habitat.json.zst".into(),
                 wanted: Wanted::Steps { windows: 1, after: 10, window: 3, every: None },
-                aim: habitat_tui::live::Aim::default(),
+                aim: followed(),
             });
         } else if matches!(spec.action, Action::Jobs | Action::Edit) {
             launch = jobs(12.0);

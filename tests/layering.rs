@@ -10,35 +10,42 @@
 //! 4. A dependency that a reader should find in one place is in one place.
 //! 5. Files are read, and text is printed, in one place.
 //! 6. Modules of a folder use each other in one direction.
-//! 7. No crate outgrows its budget, no file 500 lines.
-//! 8. What computes says it as data; `reports/words` makes the sentences.
+//! 7. No crate outgrows its budget, no file 500 lines, few functions 80.
+//! 8. Crates that compute give values; `reports/words` makes the sentences.
+//! 9. Every file of tests is in a target.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 #[path = "layering/circles.rs"]
 mod circles;
+#[path = "layering/functions.rs"]
+mod functions;
 #[path = "layering/literals.rs"]
 mod literals;
+#[path = "layering/targets.rs"]
+mod targets;
 
 use std::path::{Path, PathBuf};
 
-/// Source files; those named `tests.rs` are the tests of a module, which may look at all they need.
-fn sources(folder: &Path) -> Vec<PathBuf> {
+/// Rust files in a folder and its folders.
+fn rust_files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        // Unit tests have a file of their own, and a folder where they are many.
-        if path.ends_with("tests") {
-            continue;
-        }
         if path.is_dir() {
-            found.extend(sources(&path));
-        } else if path.extension().is_some_and(|extension| extension == "rs") && !path.ends_with("tests.rs") {
+            found.extend(rust_files(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
             found.push(path);
         }
     }
     found.sort();
     found
+}
+
+/// Source files without unit tests: those have a file `tests.rs`, and a folder where they are many.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let is_tests = |path: &Path| path.iter().any(|part| part == "tests" || part == "tests.rs");
+    rust_files(folder).into_iter().filter(|path| !is_tests(path.strip_prefix(folder).unwrap())).collect()
 }
 
 /// A source file: its path under `src/` (the workshop's begins with `lab/`), and its lines
@@ -176,14 +183,14 @@ fn arrows_between_crates() {
 /// on purpose.
 const BUDGETS: [(&str, usize); 9] = [
     ("base", 1200),
-    ("step", 6510),
-    ("traces", 8400),
-    ("prediction", 13300),
-    ("planning", 9900),
-    ("recorder", 6600),
-    ("reports", 9700),
-    ("screens", 10050),
-    ("program", 12800),
+    ("step", 7010),
+    ("traces", 8440),
+    ("prediction", 14030),
+    ("planning", 10420),
+    ("recorder", 7460),
+    ("reports", 12020),
+    ("screens", 10310),
+    ("program", 14900),
 ];
 
 #[test]
@@ -219,12 +226,16 @@ fn no_crate_outgrows_its_budget() {
         code.filter(|(_, line)| !line.trim().is_empty()).count()
     };
     println!("crate          code  comments   tests");
+    let mut over = Vec::new();
     for (name, most) in BUDGETS {
         let found = lines(name);
         let (all, comments) = size(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(name));
         println!("{name:<12} {found:>6} {comments:>9} {:>7}", all - comments - found);
-        assert!(found <= most, "src/{name} has {found} lines of code, budget {most}: make it smaller, or say why not");
+        if found > most {
+            over.push(format!("src/{name} has {found} lines of code, budget {most}: make it smaller, or say why not"));
+        }
     }
+    assert!(over.is_empty(), "{}", over.join("\n"));
 }
 
 /// A format is a folder of `traces`: the builder of profiles knows none of them, and no reader
@@ -272,6 +283,7 @@ fn one_crate_one_place() {
         (vec!["good_lp", "microlp::"], vec!["planning/plan/solve.rs"]),
         (vec!["candle_core", "candle_nn"], vec!["prediction/mlp.rs", "lab/learn/fit.rs"]),
         (vec!["rayon"], vec!["prediction/mlp.rs", "prediction/parallel.rs", "lab/learn/efficiency/folds.rs"]),
+        (vec!["rmcp"], vec!["program/cli/mcp.rs", "program/cli/mcp/tools.rs"]),
         (vec!["safetensors::"], vec!["prediction/bundle.rs"]),
         (vec!["smartcore"], vec!["lab/learn/published.rs"]),
         (vec!["ureq"], vec!["program/store/download.rs"]),
@@ -317,7 +329,10 @@ fn one_crate_one_place() {
         let found = offences(|path| places.contains(&path), &names);
         assert!(found.is_empty(), "{}", found.join("\n"));
     }
-    let found = offences(|path| path.starts_with("screens/tui"), &["ratatui", "crossterm", "tokio", "crate::tui"]);
+    let found = offences(|path| path.starts_with("screens/tui"), &["ratatui", "crossterm", "crate::tui"]);
+    assert!(found.is_empty(), "{}", found.join("\n"));
+    let waits = |path: &str| path.starts_with("screens/tui") || path.starts_with("program/cli/mcp");
+    let found = offences(waits, &["tokio"]);
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
@@ -337,7 +352,7 @@ fn files_are_read_in_one_place() {
         ("recorder/capture/launch.rs", "/dev/tty"),
         ("recorder/capture/private.rs", "/proc"),
         ("recorder/capture/smi.rs", "what nvidia-smi prints"),
-        ("program/cli/run/live/log.rs", "the log of our own job, from where it was last read, with a limit"),
+        ("program/cli/run/log.rs", "the log of our own job, from where it was last read, with a limit"),
     ];
     let allowed = |path: &str| elsewhere.iter().any(|(place, _)| *place == path);
     let reads = ["fs::read", "fs::read_to_string", "File::open", "read_to_end", "read_to_string", "io::stdin"];
@@ -415,6 +430,7 @@ fn looks_at_names(source: &Source) -> Vec<String> {
 fn only_op_looks_at_names_of_operators() {
     let elsewhere = [
         ("step/decoder/step.rs", "writes the names of a model's operators"),
+        ("step/decoder/step/passes.rs", "writes the names of a model's operators"),
         ("prediction/suggest.rs", "writes the names of operators to measure"),
         ("traces/builder/nest.rs", "reads the names of modules and of the data loader's ranges"),
         ("traces/builder/parts.rs", "reads the names of the data loader's ranges"),

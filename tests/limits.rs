@@ -2,10 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-#[path = "common/program.rs"]
-mod program;
-
-use program::{Folder, PROFILE};
+use crate::program::{Folder, PROFILE};
 use serde_json::Value;
 
 const OWN: &str = r#"schema = 1

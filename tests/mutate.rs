@@ -5,7 +5,7 @@
 //! `cargo test` runs a few hundred cases. All of them, some twenty thousand:
 //!
 //! ```text
-//! HABITAT_TUI_MUTATIONS=20000 cargo test --test mutate -- --nocapture
+//! HABITAT_TUI_MUTATIONS=20000 cargo test --test commands mutate -- --nocapture
 //! ```
 //!
 //! A case is told by its number alone: `HABITAT_TUI_MUTATION=1234` runs that one and keeps its
@@ -13,10 +13,6 @@
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::too_many_lines, missing_docs)]
-
-#[path = "kineto/trace.rs"]
-#[allow(dead_code, reason = "helpers of other tests")]
-mod trace;
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -169,7 +165,7 @@ fn seeds(folder: &Path) -> Vec<Seed> {
         seed("profile", "p.habitat.json.zst", file("profiler/samples/dcgan-b64.habitat.json.zst"), profile),
         seed("profile", "p.habitat.json", unpacked("profiler/samples/dcgan-b64.habitat.json.zst"), profile),
         seed("op list", "ops.json", OP_LIST.into(), step),
-        seed("trace", "trace.json", trace::two_steps().json().into(), step),
+        seed("trace", "trace.json", crate::trace::two_steps().json().into(), step),
         seed("Nsight", "report.sqlite", nsight(folder), step),
         seed("XPlane", "vm.xplane.pb", file("tests/fixtures/hostile/vm.xplane.pb"), step),
         seed(

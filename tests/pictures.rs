@@ -1,6 +1,6 @@
 //! The pictures of README and docs are what the program draws.
 //!
-//! `UPDATE_PICTURES=1 cargo test --test pictures` draws them anew.
+//! `UPDATE_PICTURES=1 cargo test --test commands pictures::` draws them anew.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -42,7 +42,7 @@ fn check(name: &str, fresh: &str) {
     }
     assert!(
         std::fs::read_to_string(kept).unwrap_or_default() == fresh,
-        "{name} is out of date: UPDATE_PICTURES=1 cargo test --test pictures, then look at it"
+        "{name} is out of date: UPDATE_PICTURES=1 cargo test --test commands pictures::, then look at it"
     );
 }
 

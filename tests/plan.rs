@@ -17,6 +17,8 @@ mod emissions;
 mod integers;
 #[path = "plan/jobs.rs"]
 mod jobs;
+#[path = "plan/jobs_brute.rs"]
+mod jobs_brute;
 #[path = "plan/jobs_large.rs"]
 mod jobs_large;
 #[path = "plan/known.rs"]

@@ -2,12 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-#[path = "common/program.rs"]
-mod program;
-
 use std::path::Path;
 
-use program::{Folder, PROFILE};
+use crate::program::{Folder, PROFILE};
 use toml::Table;
 
 /// One machine of an own provider.
@@ -427,7 +424,9 @@ fn a_tool_that_takes_a_file_a_part_gets_numbered_files() {
     let printed = plan(&[]);
     assert_eq!(printed.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&printed.stderr).contains("the plan has 2 parts, one script each"));
-    assert_eq!(plan(&["-o", "job.sbatch"]).status.code(), Some(0));
+    let written = plan(&["-o", "job.sbatch"]);
+    assert_eq!(written.status.code(), Some(0));
+    assert_eq!(String::from_utf8_lossy(&written.stdout), "wrote job-1.sbatch, job-2.sbatch\n");
     for part in ["1", "2"] {
         let script = read(&folder, &format!("job-{part}.sbatch"));
         assert!(script.starts_with("#!/bin/bash\n") && script.contains(&format!("part {part} of 2")), "{script}");

@@ -2,12 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-#[path = "common/program.rs"]
-mod program;
-
 use std::path::Path;
 
-use program::Folder;
+use crate::program::Folder;
 use serde_json::Value;
 
 /// A step of a product measured on a V100.
@@ -289,4 +286,58 @@ fn copies_run_before_the_job_that_waits_for_them() {
     assert_eq!(plan["jobs"][0]["after"], serde_json::json!(["pretrain 1", "pretrain 2"]));
     let late = refused(&format!("{JOB}arrives = \"30h\"\ndeadline = \"24h\"\n{MACHINE}"));
     assert!(late.contains("line 1: job \"a\": arrives: 30 h is not before its deadline, 24 h"), "{late}");
+}
+
+/// Two hours of work on one machine, due after an hour and a half.
+#[test]
+fn a_deadline_may_be_missed_at_a_price() {
+    let second = JOB.replace("\"a\"", "\"b\"");
+    let text =
+        format!("deadline = 1.5\nlate_usd_per_hour = 4\n{JOB}{second}hour_value = 3\n{MACHINE}usd_per_hour = 2\n");
+    let plan = planned(&text);
+    assert_eq!((plan["status"].as_str(), plan["aim"].as_str()), (Some("optimal"), Some("cost")), "{plan}");
+    // The second job ends first, since its waiting has a price.
+    let [late, waiting] = ["late_usd", "waiting_usd"].map(|key| plan["time_cost"][key].as_f64().unwrap());
+    assert!((late - 2.0).abs() < 1e-6 && (waiting - 3.0).abs() < 1e-6, "{plan}");
+    assert!((plan["lower_bound"].as_f64().unwrap() - 9.0).abs() < 1e-6);
+    let [a, b] = [0, 1].map(|job| &plan["jobs"][job]);
+    assert!((a["soft_deadlines"][0]["late_hours"].as_f64().unwrap() - 0.5).abs() < 1e-6, "{a}");
+    assert_eq!((b["soft_deadlines"][0]["late_hours"].as_f64(), a["deadline_hours"].as_f64()), (Some(0.0), None));
+    let folder = folder();
+    folder.write("runs/jobs.toml", &text);
+    let text = folder.ok(&["plan-jobs", "runs/jobs.toml"]);
+    let words = "2 jobs: $4.00; the last ends after 2 h; 1 late job costs $2.00; waiting costs $3.00 (lowest cost with time possible)";
+    assert!(text.starts_with(words) && text.contains("late 30 min"), "{text}");
+    // Without a price, there is no plan.
+    folder.write("runs/jobs.toml", &format!("deadline = 1.5\n{JOB}{second}{MACHINE}"));
+    assert_eq!(folder.run(&["plan-jobs", "runs/jobs.toml"]).status.code(), Some(1));
+}
+
+/// Four copies for half of the work, then two of them for the rest.
+#[test]
+fn copies_that_stop_early_leave_time() {
+    let sweep = JOB.replace("\"a\"", "\"sweep\"") + "count = 4\nsurvive = 0.5\ncheck = 0.5\n";
+    let plan = planned(&format!("{sweep}{MACHINE}"));
+    let jobs = plan["jobs"].as_array().unwrap();
+    let names: Vec<&str> = jobs.iter().map(|job| job["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["sweep 1", "sweep 2", "sweep 3", "sweep 4", "sweep rung 2 1", "sweep rung 2 2"]);
+    assert!((plan["total"]["hours"]["high"].as_f64().unwrap() - 3.0).abs() < 1e-6, "{plan}");
+    assert!(jobs[4]["start_hours"]["mid"].as_f64().unwrap() > 1.999, "{plan}");
+}
+
+/// A rung goes on from the checkpoint of another copy: no flag of a framework says that. A price of 0 is none.
+#[test]
+fn rungs_take_no_flags_of_a_framework() {
+    let folder = folder();
+    let sweep = format!("wait = true\n{JOB}count = 4\nsurvive = 0.5\ncheck = 0.5\n");
+    let launch = "[job.launch]\ncommand = \"pretrain_gpt.py\"\nframework = \"megatron\"\n";
+    folder.write("runs/jobs.toml", &format!("{sweep}{launch}"));
+    let export = ["plan-jobs", "runs/jobs.toml", "--export", "slurm", "-o", "out"];
+    let problem = folder.error(&export);
+    assert!(problem.contains("runs/jobs.toml: line 2: job \"a") && problem.contains("launch.framework"), "{problem}");
+    // Steps of a rung are never 0.
+    let tiny = planned(&sweep.replace("3.6M", "1").replace("check = 0.5", "check = 1e-10"));
+    assert_eq!(tiny["status"], "optimal", "{tiny}");
+    let free = planned(&format!("hour_value = 0\n{MACHINE}{JOB}"));
+    assert_eq!(free["aim"], "makespan", "{free}");
 }

@@ -2,10 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-#[path = "common/program.rs"]
-mod program;
-
-use program::Folder;
+use crate::program::Folder;
 
 const OP_LIST: &str = r#"{"info": {"case": "net", "torch": "2.15.0", "batch": 64, "params": 1000000, "amp": null}, "ops": [
     {"phase": "forward", "op": "aten.mm.default", "inputs": [{"shape": [4096, 1024], "dtype": "float32"}, {"shape": [1024, 4096], "dtype": "float32"}],

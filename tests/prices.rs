@@ -2,15 +2,12 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-#[path = "common/server.rs"]
-mod server;
-
 use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
+use crate::server::{Answer, Server};
 use serde_json::Value;
-use server::{Answer, Server};
 
 const HEADER: &str = "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,Price,Region,GpuInfo,SpotPrice\n";
 

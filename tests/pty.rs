@@ -2,13 +2,10 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-#[path = "common/terminal.rs"]
-mod terminal;
-
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use terminal::Terminal;
+use crate::terminal::Terminal;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_habitat-tui");
 

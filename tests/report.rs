@@ -2,10 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-#[path = "common/program.rs"]
-mod program;
-
-use program::Folder;
+use crate::program::Folder;
 
 fn place() -> Folder {
     Folder::at("1795806000")
@@ -54,7 +51,7 @@ fn a_plan_has_everything_that_is_to_be_shared() {
     );
     for part in [
         "<h1>Training plan: resnet50</h1>",
-        "Take 1",
+        "Take 2",
         "the GPU is idle",
         "Friday 4 December 2026, 18:00 UTC",
         "90 epochs of 1,280,000 samples",

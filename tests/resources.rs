@@ -8,10 +8,7 @@
 use std::fmt::Write as _;
 use std::process::Command;
 
-use self::protobuf::{bytes, int};
-
-#[path = "common/protobuf.rs"]
-mod protobuf;
+use crate::protobuf::{bytes, int};
 
 /// Kilobytes of memory with all that is only reserved, and seconds of computing.
 const MEMORY: u64 = 1_500_000;

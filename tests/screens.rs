@@ -1,11 +1,9 @@
 //! Pictures of the screens as text, and what text cannot show.
 
-mod common;
-
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use common::{compared, jobs, keys, launch, text};
+use crate::common::{self, compared, jobs, keys, launch, text};
 use habitat_tui::action::ACTIONS;
 use habitat_tui::app::Source;
 use habitat_tui::app::engine::Solved;
@@ -149,6 +147,7 @@ fn dialogs_and_details() {
         ("infeasible", "4 j j = 0 . 5 enter"),
         ("palette", ": p l a n"),
         ("export", "4 e"),
+        ("export_slurm", "4 e down down down down down down down tab p y t h o n tab g p u"),
         ("chart", "4 v v"),
         ("kernel_detail", "2 enter"),
         ("roofline", "2 R"),
@@ -323,10 +322,68 @@ fn too_small_says_what_is_needed() {
     }
 }
 
+/// Words on a screen between two marks, without frames and line ends.
+fn between(drawn: &str, from: &str, to: &str) -> String {
+    let from = drawn.find(from).unwrap_or_else(|| panic!("{from}\n{drawn}"));
+    let rest = &drawn[from..];
+    let words = rest[..rest.find(to).unwrap_or(rest.len())].split(|c: char| c.is_whitespace() || "│╭╮╰╯─".contains(c));
+    words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+/// Reasons and remedies are whole on a small terminal: those of keys that lead nowhere, and of a goal without a plan.
+#[test]
+fn nothing_that_decides_is_cut_at_80x24() {
+    for screen in ["1", "2", "3", "4"] {
+        for (key, remedy) in [
+            ("5", "start one with `habitat-tui run -- python train.py`"),
+            ("6", "open one with `habitat-tui --jobs jobs.toml`"),
+            ("n", "start one with `habitat-tui run --plan plan.toml -- python train.py`"),
+        ] {
+            let drawn = picture(&launch(), &format!("{screen} {key}"), (80, 24));
+            assert!(between(&drawn, "no ", "?").contains(remedy), "{screen} {key}\n{drawn}");
+        }
+    }
+    let mut launch = launch();
+    launch.setup.goal.deadline = Some(habitat_tui::units::Hours::known(0.1));
+    launch.setup.goal.budget = Some(habitat_tui::units::Usd::known(0.1));
+    let plan = launch.engine.plan.clone();
+    // As many as a plan with several limits has.
+    launch.engine.plan = Arc::new(move |predictions, prices, goal| {
+        let solved = plan(predictions, prices, goal)?;
+        let reasons = [&solved.plan.reasons[..], &solved.plan.reasons[..2]].concat();
+        Ok(Solved { plan: Arc::new(Plan { reasons, ..(*solved.plan).clone() }), ..solved })
+    });
+    let [small, large] = [(80, 24), (80, 60)].map(|size| between(&picture(&launch, "4", size), "no plan", "╰"));
+    assert_eq!(small, large);
+    assert!(small.matches('•').count() >= 6 && !small.contains('…'), "{small}");
+    for screen in ["1", "2", "3"] {
+        let drawn = picture(&launch, screen, (80, 24));
+        assert!(!drawn.contains("Recommended offer planning"), "{drawn}");
+    }
+}
+
+/// Typed as for `--own`: the plan, the prices and the command know the machine; what is invalid says why.
+#[test]
+fn own_machines_are_entered_on_the_plan_screen() {
+    let (app, buffer) = render(&launch(), &keys("4 I 2 x l 4 enter"), (120, 40));
+    let drawn = text(&buffer);
+    assert!(drawn.contains("own: 2xl4") && drawn.contains("2 × l4: $"), "{drawn}");
+    assert!(app.command().contains("--own 2xl4"), "{}", app.command());
+    let owned = |app: &habitat_tui::app::App| {
+        app.setup.prices.offers().iter().filter(|offer| offer.tier == habitat_tui::pricing::Tier::Owned).count()
+    };
+    assert_eq!(owned(&app), 2, "both GPUs, or one of them");
+    let (wrong, buffer) = render(&launch(), &keys("4 I 2 x n o enter"), (80, 24));
+    assert!(text(&buffer).contains("no GPU") || text(&buffer).contains("2xno"), "{}", text(&buffer));
+    assert!(wrong.modal.is_some() && owned(&wrong) == 0);
+    let (none, _) = render(&launch(), &keys("4 I l 4 enter I backspace backspace backspace backspace enter"), (80, 24));
+    assert_eq!((owned(&none), none.command().contains("--own")), (0, false));
+}
+
 #[test]
 fn failures_stay_in_the_pane_that_asked() {
     let mut launch = launch();
-    launch.engine.plan = std::sync::Arc::new(|_, _| Err("the batch size is not known; give --batch-size".into()));
+    launch.engine.plan = std::sync::Arc::new(|_, _, _| Err("the batch size is not known; give --batch-size".into()));
     let drawn = picture(&launch, "4", (80, 24));
     assert!(drawn.contains("planning failed") && drawn.contains("--batch-size"), "{drawn}");
     launch.engine.predict = std::sync::Arc::new(|_, _| Err("the origin is not known; give --origin".into()));
@@ -348,7 +405,7 @@ fn a_failure_is_said_once() {
         assert!(picture(&launch, "2", size).contains("mm"));
     }
     let mut launch = common::launch();
-    launch.engine.plan = std::sync::Arc::new(|_, _| Err("the batch size is not known; give --batch-size".into()));
+    launch.engine.plan = std::sync::Arc::new(|_, _, _| Err("the batch size is not known; give --batch-size".into()));
     for screen in ["1", "4"] {
         let drawn = picture(&launch, screen, (120, 40));
         assert_eq!(drawn.matches("planning failed").count(), 1, "{screen}\n{drawn}");
@@ -369,8 +426,8 @@ fn warnings_stand_wherever_a_time_does() {
         Ok(all)
     });
     let of = warnings.clone();
-    launch.engine.plan = Arc::new(move |predictions, goal| {
-        let solved = plan(predictions, goal)?;
+    launch.engine.plan = Arc::new(move |predictions, prices, goal| {
+        let solved = plan(predictions, prices, goal)?;
         Ok(Solved { plan: Arc::new(Plan { warnings: of.clone(), ..(*solved.plan).clone() }), ..solved })
     });
     let shared = |finding: &Finding| Shared { finding: finding.clone(), gpus: 1, of_gpus: 1, waits: None };
@@ -446,12 +503,12 @@ fn without_a_batch_size_prices_stay_and_the_flag_is_named() {
     assert_eq!(drawn.matches("no offer").count(), 1, "{drawn}");
 }
 
-/// The chart, the list and the recommendation tell the hours of one end of the range, and the
-/// axes end where the values do.
+/// The recommendation has expected cost and time with their ranges. The chart and the list have the hours of one end of
+/// the range, and the axes end where the values do.
 #[test]
-fn everything_on_the_plan_screen_is_at_one_end_of_the_range() {
-    for (pressed, end, most, axis) in
-        [("4", Confidence::High, "≤ ", " time at the high end "), ("4 c", Confidence::Expected, "", " expected time ")]
+fn the_chart_and_the_list_of_plans_are_at_one_end_of_the_range() {
+    for (pressed, end, axis) in
+        [("4", Confidence::High, " time at the high end "), ("4 c", Confidence::Expected, " expected time ")]
     {
         let (app, buffer) = render(&launch(), &keys(pressed), (120, 40));
         let (drawn, plan) = (text(&buffer), app.plan.value().unwrap());
@@ -461,7 +518,14 @@ fn everything_on_the_plan_screen_is_at_one_end_of_the_range() {
         all.sort_by(|a, b| a.cost.mid.total_cmp(&b.cost.mid));
         let [least, greatest] = [all[0], all[all.len() - 1]].map(|part| format::usd(part.cost.mid));
         let total = plan.total.unwrap();
-        let said = format!("{} in {most}{}", format::usd(total.cost.mid), format::hours(end.end(&total.hours)));
+        let ranges = (format::usd_range(&total.cost), format::hours_range(&total.hours));
+        let said = format!(
+            "{} in {}  ({}, {})",
+            format::usd(total.cost.mid),
+            format::hours(total.hours.mid),
+            ranges.0,
+            ranges.1
+        );
         assert!(drawn.contains(&said), "{said}: {drawn}");
         let axis = drawn.lines().rfind(|line| line.contains(axis)).unwrap_or_else(|| panic!("{drawn}"));
         assert!(axis.contains(&shortest) && axis.contains(&longest), "{axis}");

@@ -3,12 +3,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-#[path = "common/program.rs"]
-mod program;
-
 use std::path::Path;
 
-use program::Folder;
+use crate::program::Folder;
 
 fn kept() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/v1"))

@@ -2,10 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
-#[path = "common/program.rs"]
-mod program;
-
-use program::Folder;
+use crate::program::Folder;
 use serde_json::Value;
 
 /// Friday 27 November 2026, 19:00 UTC.
@@ -29,6 +26,11 @@ fn a_deadline_may_be_a_date() {
     let said = place.ok(&["plan", "--steps", "1k", "--deadline", "Friday 18:00"]);
     assert!(said.starts_with("Deadline: Friday 4 December 2026, 18:00 UTC, 7 days from now\n"), "{said}");
     assert!(!place.ok(&["plan", "--steps", "1k", "--deadline", "24h"]).contains("Deadline: "));
+    // The room before a deadline is that of the end that has to meet it, and says so.
+    let room = |more: &[&str]| place.ok(&[&["plan", "--steps", "1k", "--deadline", "24h"], more].concat());
+    assert!(room(&["--confidence", "high"]).contains(" before the deadline at the latest"));
+    let expected = room(&["--confidence", "expected"]);
+    assert!(expected.contains(" before the deadline") && !expected.contains("deadline at the latest"), "{expected}");
     let past = place.error(&["plan", "--steps", "1k", "--deadline", "2026-11-20"]);
     assert!(past.contains("the end of Friday 20 November 2026 (UTC), which is in the past"), "{past}");
 }
@@ -46,6 +48,33 @@ fn own_machines_need_no_file() {
     // The choice between them is in the answer, with what each costs and takes.
     let choice = assumed.lines().find(|line| line.starts_with("Your own machines: 2 × rtx-3090: $"));
     assert!(choice.is_some_and(|line| line.contains("; 1 × rtx-3090: $")), "{assumed}");
+    // Two cards have what they bring over one, with its range and the flag that takes both; a larger batch is proposed.
+    let choice = choice.unwrap();
+    assert!(
+        choice.contains(" × as fast as 1 (") && choice.contains(" (--offer own/here/2x-rtx-3090/owned)"),
+        "{choice}"
+    );
+    let larger =
+        assumed.lines().find(|line| line.starts_with("  with --global-batch 128, 4 times fewer updates: 2 × "));
+    assert!(larger.is_some_and(|line| line.contains(" × as fast as 1 (")), "{assumed}");
+    let both = plan("2x3090", &["--offer", "own/here/2x-rtx-3090/owned"]);
+    assert!(both.contains("\nTake 2 × rtx-3090 on your own machine: "), "{both}");
+    let offer = ["--own", "2x3090", "--offer", "own/here/2x-rtx-3090/owned"];
+    let batch = place.ok(&[&["plan", "--steps", "250", "--global-batch", "128"], &offer[..]].concat());
+    let cost = |line: &str| line.split('$').nth(1).unwrap().split(' ').next().unwrap().to_owned();
+    let taken = batch.lines().find(|line| line.starts_with("Take 2 × rtx-3090")).unwrap();
+    assert_eq!(cost(taken), cost(larger.unwrap()), "{batch} {assumed}");
+    // Two cards train by data parallelism, which every program can: no stages that are barely faster.
+    let plan_json: Value = serde_json::from_str(&place.ok(&[&owned[..], &["2x3090", "--json"]].concat())).unwrap();
+    let both = plan_json["alternatives"].as_array().unwrap().iter().find(|it| it["gpu_count"] == 2).unwrap();
+    assert!(both["pipeline_parallel"].is_null() && both["tensor_parallel"].is_null(), "{both}");
+    // A batch that is accepted need not be used: 16 samples fit, and two batches of them make the recorded 32.
+    let cost = |more: &[&str]| {
+        let found: Value =
+            serde_json::from_str(&place.ok(&[&owned[..], &["2x3090", "--json"], more].concat())).unwrap();
+        found["total"]["cost_usd"]["mid"].as_f64().unwrap()
+    };
+    assert!(cost(&["--accept", "batch"]) <= cost(&[]) * (1.0 + 1e-9));
     let given = plan("2x rtx-3090", &["--usd-per-kwh", "$0.40/kWh"]);
     assert!(given.contains(", $0.4/kWh)") && !given.contains("kWh assumed"), "{given}");
     // Beside a file of own machines, of which each can be chosen.

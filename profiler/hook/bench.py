@@ -1,14 +1,15 @@
 """What recording costs a training job, with and without, one after the other.
 
-    python profiler/hook/bench.py target/release/habitat-tui [PAIRS] [--windows]
+    python profiler/hook/bench.py target/release/habitat-tui [PAIRS] [--windows | --outside | STEPS --long]
 
 Printed are
 
-- outside windows, for steps of 0.5, 3 and 30 ms, each inside one job that runs under
-  `habitat-tui run`: pairs of blocks of steps with
+- outside windows (`--outside` prints this part alone), for steps of 0.5, 3 and 30 ms, each
+  inside one job that runs under `habitat-tui run`: pairs of blocks of steps with
   the hook and without, in turns in a random order, and the median difference of the pairs
   with its 95 % confidence interval (bootstrap). Switched is what a step outside windows
-  really meets, the hook's entry in PyTorch's list of optimizer hooks. By the clock, and by
+  really meets, the hook's entry in PyTorch's list of optimizer hooks and what times
+  `backward()`. By the clock, and by
   the processor time of the training thread, which other programs disturb less. Where the
   interval is too wide to tell whether the aim is met, it is said;
 - the hook's own calls in that job, timed where they are made;
@@ -19,7 +20,9 @@ Printed are
   that the training stood still or went slower for it included;
 - the same for transformers of 4 to 100 layers, whose steps have 4,000 to 90,000 operators:
   their windows have fewer steps (`--windows` prints this part and the one before alone);
-- the start of Python and the import of torch.
+- the start of Python and the import of torch;
+- `STEPS --long` alone: a job of STEPS short steps in the background, the size of its
+  history, and memory and processor time of the process that keeps it.
 
 Medians are over PAIRS pairs of runs (9), with quartiles. Needs PyTorch in the Python that
 runs it. No figure is worth more than the quiet of the machine.
@@ -93,7 +96,11 @@ json.dump([b - a for a, b in zip(stamps, stamps[1:])], open(out, "w"))
 """
 
 # Pairs of blocks with the hook and without, in one process on one core.
-SWITCHED = MODEL + """
+SWITCHED = """
+import torch
+passes = torch.autograd.backward
+assert hasattr(passes, "__wrapped__"), "backward() is not timed"
+""" + MODEL + """
 block, blocks, calls, seed = map(int, sys.argv[3:7])
 if hasattr(os, "sched_setaffinity"):
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
@@ -103,6 +110,9 @@ ours = [(key, hook) for key, hook in hooks.items() if hook.__module__.partition(
 assert len(ours) == 1, "the hook is not loaded: %r" % list(hooks.items())
 
 def timed(hooked):
+    passes = torch.autograd.backward
+    if not hooked:
+        torch.autograd.backward = getattr(passes, "__wrapped__", passes)
     if hooked:
         hooks.update(ours)
     else:
@@ -114,6 +124,7 @@ def timed(hooked):
     wall, thread, process = time.perf_counter() - wall, time.thread_time() - thread, time.process_time() - process
     if not hooked:
         hooks.update(ours)
+        torch.autograd.backward = passes
     return {"wall": wall / block, "thread": thread / block, "beside": (process - thread) / block}
 
 def parent():
@@ -143,9 +154,20 @@ def watched(*arguments):
 hooks[key] = watched
 for number in range(calls):
     step()
+hooks[key] = hook
+# What timing a backward pass adds to it: the hook's own time of the pass is what it takes without.
+sums, of_passes = dict(zip(passes.__code__.co_freevars, (cell.cell_contents for cell in passes.__closure__)))["sums"], []
+def watched_pass(*arguments, **named):
+    before, inside = time.perf_counter(), sums[4]
+    passes(*arguments, **named)
+    of_passes.append(time.perf_counter() - before - (sums[4] - inside))
+for number in range(calls):
+    torch.autograd.backward = watched_pass
+    step()
+torch.autograd.backward = passes
 tasks = len(os.listdir("/proc/self/task")) if os.path.isdir("/proc/self/task") else None
 json.dump({"pairs": pairs, "seconds": seconds, "threads": [thread.name for thread in threading.enumerate()],
-           "tasks": tasks, "listener": listener, "in_place": in_place}, open(out, "w"))
+           "tasks": tasks, "listener": listener, "in_place": in_place, "passes": of_passes}, open(out, "w"))
 """
 
 
@@ -201,6 +223,9 @@ def outside(program, folder, kind):
     mean = statistics.mean(calls)
     figures = (mean * 1e6, mean / step * 100, middle * 1e6, calls[len(calls) * 99 // 100] * 1e6)
     print("  a call of the hook in place %.2f us (mean, %.3f %% of a step; median %.2f, 99 %% under %.1f us)" % figures)
+    middle = statistics.median(found["passes"])
+    share = "of a step; of one under 2 ms one second in 60" if step < 2e-3 else "of a step"
+    print("  timing a backward pass in place %.2f us (median, %.3f %% %s)" % (middle * 1e6, middle / step * 100, share))
     beside = [statistics.mean(pair[at]["beside"] for pair in pairs) * 1e6 for at in (0, 1)]
     print("  processor time of other threads: %.2f us a step with the hook, %.2f without" % tuple(beside))
     tasks = "" if found["tasks"] is None else ", %d for the system" % found["tasks"]
@@ -290,9 +315,53 @@ def windows(program, folder, pairs):
         show("  of which the training stood still", still, "ms")
 
 
+LONG = """
+import sys, torch
+torch.set_num_threads(1)
+model = torch.nn.Linear(8, 8); optimizer = torch.optim.SGD(model.parameters(), lr=0.01); x = torch.randn(4, 8)
+for number in range(int(sys.argv[1])):
+    optimizer.zero_grad(); model(x).sum().backward(); optimizer.step()
+"""
+
+
+def long(program, folder, steps):
+    """Prints what a long job in the background leaves and takes."""
+    with open(folder + "/job.py", "w") as file:
+        file.write(LONG)
+    there = dict(os.environ, HABITAT_TUI_CONFIG_DIR=folder + "/config")
+    command = [program, "run", "--detach", "-q", "--", sys.executable, folder + "/job.py", str(steps)]
+    name = subprocess.run(command, check=True, env=there, cwd=folder, stdout=subprocess.PIPE, text=True).stdout.strip()
+    job = "%s/config/jobs/%s/" % (folder, name)
+    with open(job + "job.json") as file:
+        keeper = json.load(file)["keeper"]["pid"]
+    began, used, peak = time.perf_counter(), 0.0, 0
+    while True:
+        try:
+            with open("/proc/%d/stat" % keeper) as file:
+                fields = file.read().rsplit(")", 1)[1].split()
+            with open("/proc/%d/status" % keeper) as file:
+                own = next((int(line.split()[1]) for line in file if line.startswith("RssAnon")), 0)
+            peak = max(peak, own)
+        except OSError:
+            break
+        used, lasted = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"), time.perf_counter() - began
+        time.sleep(0.2)
+    sizes = {entry.name: entry.stat().st_size for entry in os.scandir(job) if entry.name.partition(".")[0] in ("steps", "minutes", "hours")}
+    told = json.loads(subprocess.run([program, "history", "--json"], check=True, env=there, stdout=subprocess.PIPE).stdout)
+    total = told["total"]
+    counted = total["training_steps"] + sum(one["steps"] for one in total["beside"].values())
+    print("%d steps in %.0f s, %.3f ms each; the history has %d" % (steps, lasted, lasted / steps * 1e3, counted))
+    print("  history: %.2f MB (%s)" % (sum(sizes.values()) / 1e6, ", ".join("%s %d kB" % (of, sizes[of] / 1e3) for of in sorted(sizes))))
+    print("  the process that keeps it: %.1f MB at most (without the program itself), %.2f %% of a core" % (peak / 1e3, used / lasted * 100))
+
+
 def main():
-    only_windows = "--windows" in sys.argv
-    program, *rest = [word for word in sys.argv[1:] if word != "--windows"]
+    only_windows, only_outside = "--windows" in sys.argv, "--outside" in sys.argv
+    program, *rest = [word for word in sys.argv[1:] if not word.startswith("--")]
+    if "--long" in sys.argv:
+        with tempfile.TemporaryDirectory() as folder:
+            long(os.path.abspath(program), folder, int(rest[0]))
+        return
     pairs = int(rest[0]) if rest else 9
     never = 10**9
     with tempfile.TemporaryDirectory() as folder:
@@ -301,6 +370,8 @@ def main():
             return
         for kind in LENGTHS:
             outside(program, folder, kind)
+        if only_outside:
+            return
         windows(program, folder, pairs)
         listen(folder + "/socket")
         settings = {"version": 1, "after": never, "window": 3, "windows": 1, "memory": False, "all_ranks": False, "folder": folder}

@@ -45,7 +45,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use accept::{Accept, Platform, Risk, Setback};
-pub use beside::{Beside, Fallback, Instead};
+pub use beside::{Beside, Fallback, Instead, Longer};
 pub use energy::{Draw, Footprint, PUE, WITH_REST};
 pub use error::PlanError;
 pub use frontier::{FrontierPart, FrontierPoint};
@@ -88,6 +88,14 @@ pub struct Plan {
     /// An offer that costs a little more than the plan and takes at most half the time. If the goal is the earliest
     /// finish: one that takes a little longer and costs at most half.
     pub bargain: Option<Part>,
+    /// The cheapest plan, which gave way to this one since it takes over 60 days, at least twice as long, and costs at
+    /// most a fifth less. Only without a deadline.
+    pub longer: Option<Longer>,
+    /// The user's own machines ([`Offer::is_at_own_place`]) with all the work within the limits, most GPUs first.
+    pub own: Vec<Part>,
+    /// One of them with a global batch larger than the recorded one, if that is clearly faster: its GPUs exchange their
+    /// gradients less often.
+    pub larger_batch: Option<Part>,
     /// Rejected offers with their reasons, in the order of the price book.
     pub rejected: Vec<Rejection>,
     /// Reasons why no plan exists and changes that would allow one; empty otherwise.
@@ -118,6 +126,9 @@ impl Plan {
             beside: Vec::new(),
             fallback: None,
             bargain: None,
+            longer: None,
+            own: Vec::new(),
+            larger_batch: None,
             rejected: Vec::new(),
             reasons: Vec::new(),
             work,

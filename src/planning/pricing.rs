@@ -17,7 +17,7 @@ mod trust;
 
 pub use held::Held;
 pub use intensity::{Intensities, Intensity};
-pub use offer::{OWN_PLACE, Offer, OfferId, Unusable};
+pub use offer::{OWN_PLACE, Offer, OfferId, ShareOf, Unusable};
 pub use snapshot::{Recalled, Row, Scope, Snapshot, SnapshotError};
 pub(crate) use terms::begun;
 pub use terms::{Billing, Terms};

@@ -5,6 +5,7 @@ use std::time::Duration;
 use jiff::{Span, SpanRelativeTo, Unit};
 
 use habitat_base::units::{Bytes, Hours, KilogramsCo2e, Samples, Usd, UsdPerHour, most};
+use habitat_prediction::scale::LayoutFactors;
 
 /// Parses a duration: `24h`, `1d 12h`, `90m`, `2w`; a bare number means hours.
 ///
@@ -232,6 +233,20 @@ pub fn network(text: &str) -> Result<f64, String> {
     let rate = number(text).filter(|rate| *rate > 0.0);
     let wrong = || format!("{text:?} is not a valid line rate above 0; expected Gbit/s, such as 100");
     at_most(text, rate.ok_or_else(wrong)?, most::NETWORK_GBIT)
+}
+
+/// Parses the factors of `calibrate-scaling`: operations and exchange, `1.05,1.2`.
+///
+/// # Errors
+/// The text, with an example of valid input.
+pub fn layout_factors(text: &str) -> Result<LayoutFactors, String> {
+    let both = text.split_once(',').and_then(|(compute, exchange)| Some([number(compute)?, number(exchange)?]));
+    let factors = both.map(|[compute, exchange]| LayoutFactors { compute, exchange });
+    factors.filter(|factors| factors.is_valid()).ok_or_else(|| {
+        format!(
+            "{text:?} is not a valid pair of factors; expected operations,exchange, each 0.1 to 10, such as 1.05,1.2"
+        )
+    })
 }
 
 /// Parses a whole number.

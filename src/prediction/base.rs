@@ -15,8 +15,12 @@ pub(super) struct Base {
     /// For separately measured operators: the recorded step over the models' prediction of it, reduced to the part
     /// that other GPUs share. 1 otherwise.
     pub(super) deviation: f64,
-    /// Time that the device waits for the host, as far as it counts.
+    /// Time that the device waits for the host, as far as it counts, without its data.
     pub(super) host_idle: Micros,
+    /// Time that the device waits for its data, as far as it counts.
+    pub(super) data_wait: Micros,
+    /// Time that the device works.
+    pub(super) busy: Micros,
     /// Wait for the host in the recorded step that does not count.
     pub(super) left_out: Micros,
     /// Uncertainty of the step without its communication, if it had any.
@@ -75,11 +79,13 @@ impl Base {
         let computing = busy.checked_sub(alone.unwrap_or_default()).unwrap_or_default();
         let overlap = if sum.get() > 0.0 { (computing / sum).min(1.0) } else { 1.0 };
         let waiting = profile.measured_step().map_or(Micros::ZERO, |step| step.checked_sub(busy).unwrap_or_default());
-        let (host_idle, left_out) = host.split(waiting);
+        let (counted, left_out) = host.split(waiting);
+        let data_wait = profile.loading().map_or(Micros::ZERO, |loading| loading.wait.min(counted));
+        let host_idle = counted.checked_sub(data_wait).unwrap_or_default();
         let exposed = alone.unwrap_or_else(|| busy.checked_sub(sum * overlap).unwrap_or_default().min(most));
         let rest = computing.checked_sub(sum * overlap).filter(|_| alone.is_some() || communicating.get() <= 0.0);
         let exposed = profile.measured_step().map(|_| exposed);
-        let doubt = communication.as_ref().zip(exposed).map(|(of, exposed)| of.doubt(exposed, host_idle));
+        let doubt = communication.as_ref().zip(exposed).map(|(of, exposed)| of.doubt(exposed, counted));
         let mut warnings = communication.map_or_else(Vec::new, |communication| communication.warnings(exposed));
         let unassigned = rest.filter(|rest| rest.get() > busy.get() * UNASSIGNED).unwrap_or_default();
         if unassigned.get() > 0.0 {
@@ -88,9 +94,9 @@ impl Base {
         if overlap < 0.98 {
             notes.push(Finding::OverlappingOperations { share: overlap });
         }
-        notes.extend(host.note(profile, waiting));
+        notes.extend(host.note(profile, host_idle + left_out));
         let unassigned = if sum.get() > 0.0 { unassigned / sum } else { 0.0 };
-        Self { overlap, deviation: 1.0, host_idle, left_out, doubt, unassigned, warnings, notes }
+        Self { overlap, deviation: 1.0, host_idle, data_wait, busy, left_out, doubt, unassigned, warnings, notes }
     }
 
     /// Extends the range of a step by the work outside operations.
@@ -128,6 +134,8 @@ impl Base {
             overlap: 1.0,
             deviation,
             host_idle: Micros::ZERO,
+            data_wait: Micros::ZERO,
+            busy: step,
             left_out: Micros::ZERO,
             doubt: None,
             unassigned: 0.0,

@@ -240,7 +240,8 @@ fn disagreement(methods: &[Compared], on: &OnGpu) -> Option<String> {
             let names: Vec<&str> = group.iter().map(|(index, _)| methods[*index].method.name()).collect();
             let low = group.iter().map(|(_, step)| step.range.low).max_by(Micros::total_cmp).unwrap_or_default();
             let high = group.iter().map(|(_, step)| step.range.high).min_by(Micros::total_cmp).unwrap_or_default();
-            format!("{} {}", names.join(", "), common(low, high))
+            let agree = if names.len() > 1 { " agree on" } else { "" };
+            format!("{}{agree} {}", names.join(", "), common(low, high))
         })
         .collect();
     // Ranges that overlap pairwise have a common value (Helly's theorem in one dimension).
@@ -316,7 +317,7 @@ mod tests {
         };
         assert_eq!(said(&(methods, far)), "auto 9.00–11.00 ms; learned 11.70–14.30 ms");
         let odd = on(vec![Some((10.0, 0.1, 9)), Some((30.0, 0.1, 9)), Some((10.5, 0.1, 9))]);
-        assert_eq!(said(&odd), "auto, wave-scaling 9.45–11.00 ms; learned 27.00–33.00 ms");
+        assert_eq!(said(&odd), "auto, wave-scaling agree on 9.45–11.00 ms; learned 27.00–33.00 ms");
         let tiny = on(vec![Some((0.1, 0.1, 9)), Some((0.3, 0.1, 9))]);
         assert_eq!(said(&tiny), "auto 90.0–110.0 µs; learned 270.0–330.0 µs");
     }

@@ -27,7 +27,7 @@ pub struct Decoded<'a> {
     pub parts: Vec<Part>,
     /// Whether it copies between host and device: over PCI Express, not through device memory.
     pub is_host_copy: bool,
-    /// Precision of its arithmetic on a GPU with TF32; others run TF32 as [`Precision::Fp32Strict`].
+    /// Precision of its arithmetic on a GPU with TF32; others have [`Self::without_tf32`].
     pub arithmetic: Option<Precision>,
     precision: Option<Precision>,
     layers: OnceLock<Layers>,
@@ -55,6 +55,16 @@ impl<'a> Decoded<'a> {
             precision,
             layers: OnceLock::new(),
         }
+    }
+
+    /// Precision of its arithmetic on a GPU without TF32.
+    pub fn without_tf32(&self) -> Option<Precision> {
+        self.arithmetic.map(|own| if own == Precision::Tf32 { Precision::Fp32Strict } else { own })
+    }
+
+    /// Decodes a variant of the operation in the same workload.
+    pub(crate) fn of<'b>(&self, operation: &'b Operation) -> Decoded<'b> {
+        Decoded::new(self.index, operation, self.precision)
     }
 
     /// Decodes all operations of a profile.

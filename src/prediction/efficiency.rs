@@ -21,6 +21,7 @@ mod prior;
 mod ranges;
 mod table;
 mod terms;
+mod vendor;
 
 use serde::{Deserialize, Serialize};
 
@@ -30,8 +31,10 @@ pub use factors::{Factors, Id};
 pub use limits::{Limits, ON_GPU};
 pub use prior::{Prior, Side};
 pub use ranges::{Iterations, StepRanges};
+use table::StreamGroup;
 pub use table::Term;
 pub use terms::demands;
+pub use vendor::{VendorTerms, demands_on_amd};
 
 use super::decoded::Decoded;
 use super::facts::StepFacts;
@@ -39,7 +42,7 @@ use super::learned_time::{LearnedTime, Spread, WIDE, between};
 use super::parallel;
 use super::rate::{Rates, STEP_LAUNCH_US};
 use super::roofline::roofline;
-use habitat_base::units::{BytesPerSecond, Micros};
+use habitat_base::units::{Bytes, BytesPerSecond, Micros};
 use habitat_step::catalog::{GpuSpec, Vendor};
 use habitat_step::op::{Part, Primitive};
 use habitat_step::profile::{DType, Phase, Precision, Workload};
@@ -78,6 +81,9 @@ pub struct Efficiency {
     /// Whole training iterations in FP32, predicted by the operator models with the convolutions of both models.
     #[serde(default)]
     pub iterations: Option<Iterations>,
+    /// AMD GPUs: terms, errors and ranges of their own. `None`: as NVIDIA's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub amd: Option<VendorTerms>,
 }
 
 /// Reason that a file does not contain a valid model.
@@ -137,7 +143,8 @@ impl Efficiency {
         }
         let model: Self = serde_json::from_slice(json)?;
         for side in Side::ALL {
-            for (id, factor) in model.factors(side).iter() {
+            let of_amd = model.amd.iter().flat_map(|amd| amd.factors(side).iter());
+            for (id, factor) in model.factors(side).iter().chain(of_amd) {
                 if id.prior(side).is_none() || !model.is_known(&id) {
                     return Err(EfficiencyError::Term { name: id.name().into_owned(), side });
                 }
@@ -151,6 +158,7 @@ impl Efficiency {
         }
         let are_sound = model.operators.is_none_or(Spread::is_sound)
             && model.ranges.iter().all(StepRanges::is_sound)
+            && model.amd.as_ref().is_none_or(VendorTerms::is_sound)
             && model.iterations.as_ref().is_none_or(Iterations::is_sound);
         if model.steps.check().is_err() || !are_sound {
             return Err(EfficiencyError::Steps);
@@ -173,17 +181,29 @@ impl Efficiency {
         match id {
             Id::Board(slug) => {
                 let is_model = |letter: char| letter == '-' || letter.is_ascii_digit();
-                slug.as_str().contains(is_model) || self.steps.boards.contains_key(slug.as_str())
+                let of_amd = || self.amd.as_ref().is_some_and(|amd| amd.steps.boards.contains_key(slug.as_str()));
+                slug.as_str().contains(is_model) || self.steps.boards.contains_key(slug.as_str()) || of_amd()
             }
             _ => true,
         }
     }
 
+    /// Terms and errors of a GPU's vendor, if they differ from NVIDIA's.
+    pub(crate) fn vendor(&self, gpu: &GpuSpec) -> Option<&VendorTerms> {
+        self.amd.as_ref().filter(|_| gpu.vendor == Vendor::Amd)
+    }
+
+    /// Errors of whole steps on the GPUs of a vendor.
+    pub(crate) fn steps_on(&self, gpu: &GpuSpec) -> &StepFacts {
+        self.vendor(gpu).map_or(&self.steps, |vendor| &vendor.steps)
+    }
+
     /// 80 % range of measured over predicted step time from shapes; `None` if too few steps were measured.
     pub(crate) fn range(&self, gpu: &GpuSpec, workload: &Workload) -> Option<Spread> {
         let alike = self.ranges.iter().find_map(|ranges| ranges.of(gpu, workload));
-        let is_seen = self.steps.boards.contains_key(gpu.slug.as_str());
-        alike.or(if is_seen { self.steps.seen } else { self.steps.unseen })
+        let steps = self.steps_on(gpu);
+        let is_seen = steps.boards.contains_key(gpu.slug.as_str());
+        alike.or(if is_seen { steps.seen } else { steps.unseen })
     }
 
     /// Sums the terms of a step's operations.
@@ -197,10 +217,12 @@ impl Efficiency {
         let asked = |decoded: &'a Decoded<'a>| {
             let is_wide = matches!(decoded.dtype, None | Some(DType::Float32));
             let convolves = |part: &Part| matches!(part.primitive, Primitive::Convolution { .. });
-            let is_asked = is_wide && decoded.parts.iter().any(convolves);
+            if !(is_wide && decoded.parts.iter().any(convolves)) {
+                return (WithTf32::default(), decoded);
+            }
             let strict = Some(Precision::Fp32Strict);
-            let asked = if is_asked { self.asked(&demands(decoded, strict), strict) } else { Vec::new() };
-            (WithTf32 { with: asked, without: None }, decoded)
+            let with = self.asked(&demands(decoded, strict), strict, None);
+            (WithTf32 { with, without: None, on_amd: self.asked_on_amd(decoded) }, decoded)
         };
         Columns { model: self, is_mixed: false, asked: parallel::items(operations, asked) }
     }
@@ -215,16 +237,23 @@ impl Efficiency {
         Columns { model: self, is_mixed: is_mixed(operations), asked: parallel::items(operations, asked) }
     }
 
-    /// Parts of an operation with their terms summed, with TF32 if the program allows it, and without.
+    /// Parts of an operation with their terms summed: with TF32 if the program allows it, without, and on AMD GPUs.
     pub(crate) fn with_tf32_or_without(&self, decoded: &Decoded<'_>) -> WithTf32 {
-        let of = |arithmetic| self.asked(&demands(decoded, arithmetic), arithmetic);
-        let without = (decoded.arithmetic == Some(Precision::Tf32)).then(|| of(Some(Precision::Fp32Strict)));
-        WithTf32 { with: of(decoded.arithmetic), without }
+        let of = |arithmetic| self.asked(&demands(decoded, arithmetic), arithmetic, None);
+        let without = (decoded.arithmetic == Some(Precision::Tf32)).then(|| of(decoded.without_tf32()));
+        WithTf32 { with: of(decoded.arithmetic), without, on_amd: self.asked_on_amd(decoded) }
+    }
+
+    /// Parts of an operation on AMD GPUs; `None` without terms of their own.
+    fn asked_on_amd(&self, decoded: &Decoded<'_>) -> Option<Vec<Asked>> {
+        let amd = self.amd.as_ref()?;
+        Some(self.asked(&demands_on_amd(decoded), decoded.without_tf32(), Some(amd)))
     }
 
     /// Time of an operation on a GPU, and its mean with that share of the roofline; `None` if it needs no device work.
     fn time(&self, asked: &[Asked], gpu: &Board<'_>, decoded: &Decoded<'_>, share: f64) -> Option<LearnedTime> {
-        let spread = self.operators.unwrap_or(WIDE);
+        let own = self.vendor(gpu.rates.gpu).and_then(|vendor| vendor.operators);
+        let spread = own.or(self.operators).unwrap_or(WIDE);
         let time = gpu.time(asked, decoded.dtype.as_ref())?;
         let roofline = || roofline_of(decoded, gpu.rates);
         Some(LearnedTime {
@@ -235,10 +264,16 @@ impl Efficiency {
         })
     }
 
-    /// Parts of an operation in this arithmetic, with their terms summed.
-    pub(crate) fn asked(&self, demands: &[Demand], arithmetic: Option<Precision>) -> Vec<Asked> {
-        let sum = |factors: &Factors, terms: &[Amount]| -> f64 {
-            terms.iter().map(|(term, amount)| factors.get(*term).unwrap_or(0.0) * amount).sum()
+    /// Parts of an operation in this arithmetic, with their terms summed; with a vendor's additions.
+    pub(crate) fn asked(
+        &self,
+        demands: &[Demand],
+        arithmetic: Option<Precision>,
+        vendor: Option<&VendorTerms>,
+    ) -> Vec<Asked> {
+        let value = |side: Side, term: Term| self.sum(side, vendor, |factors| factors.get(term).unwrap_or(0.0));
+        let sum = |side: Side, terms: &[Amount]| -> f64 {
+            terms.iter().map(|(term, amount)| value(side, *term) * amount).sum()
         };
         let is_new =
             |factors: &Factors, terms: &[Amount]| terms.first().is_some_and(|(term, _)| factors.get(*term).is_none());
@@ -251,28 +286,37 @@ impl Efficiency {
                 times: demand.times,
                 units: demand.units,
                 limits: demand.limits,
-                compute: sum(&self.compute, &demand.compute),
-                memory: sum(&self.memory, &demand.memory),
-                latency: sum(&self.latency, &demand.memory),
-                on_gpu: ON_GPU.map(|term| self.compute.get(term).unwrap_or(0.0)),
+                compute: sum(Side::Compute, &demand.compute),
+                memory: sum(Side::Memory, &demand.memory),
+                latency: sum(Side::Latency, &demand.memory),
+                on_gpu: ON_GPU.map(|term| value(Side::Compute, term)),
                 is_far: is_new(&self.compute, &demand.compute) || is_new(&self.memory, &demand.memory),
             })
             .collect()
     }
 
+    /// Value of a side with a vendor's addition.
+    fn sum(&self, side: Side, vendor: Option<&VendorTerms>, of: impl Fn(&Factors) -> f64) -> f64 {
+        of(self.factors(side)) + vendor.map_or(0.0, |vendor| of(vendor.factors(side)))
+    }
+
     /// Terms and rates of a GPU.
     pub fn board<'a>(&self, rates: &'a Rates<'a>) -> Board<'a> {
+        let vendor = self.vendor(rates.gpu);
+        let of_gpu = |side| self.sum(side, vendor, |factors| factors.of_gpu(rates.gpu));
+        let cast = Term::Stream(StreamGroup::Cast);
         Board {
             rates,
-            compute: self.compute.of_gpu(rates.gpu),
-            memory: self.memory.of_gpu(rates.gpu),
+            compute: of_gpu(Side::Compute),
+            memory: of_gpu(Side::Memory),
             // Terms of a GPU with measured steps are relative to the rule-based bandwidth that they were fitted with.
-            bandwidth: if self.steps.boards.contains_key(rates.gpu.slug.as_str()) {
+            bandwidth: if self.steps_on(rates.gpu).boards.contains_key(rates.gpu.slug.as_str()) {
                 rates.trained_streaming.value
             } else {
                 rates.streaming.value
             },
-            is_far: rates.gpu.vendor != Vendor::Nvidia,
+            cast: self.sum(Side::Memory, vendor, |factors| factors.get(cast).unwrap_or(0.0)),
+            is_far: rates.gpu.vendor != Vendor::Nvidia && vendor.is_none(),
         }
     }
 }
@@ -291,7 +335,8 @@ impl Columns<'_> {
     /// shapes.
     pub fn on(&self, rates: &Rates<'_>) -> Vec<Option<LearnedTime>> {
         let board = self.model.board(rates);
-        let is_known = self.model.ranges.iter().any(|ranges| ranges.boards.contains_key(rates.gpu.slug.as_str()));
+        let has_range = |ranges: &StepRanges| ranges.boards.contains_key(rates.gpu.slug.as_str());
+        let is_known = self.model.ranges.iter().any(has_range) || self.model.vendor(rates.gpu).is_some();
         let share = if self.is_mixed && !is_known { self.model.roofline } else { 0.0 };
         self.asked.iter().map(|(asked, decoded)| self.model.time(asked.on(rates), &board, decoded, share)).collect()
     }
@@ -315,6 +360,8 @@ pub struct Board<'a> {
     compute: f64,
     memory: f64,
     bandwidth: BytesPerSecond,
+    /// Term of the traffic of casts.
+    cast: f64,
     is_far: bool,
 }
 
@@ -323,6 +370,12 @@ impl Board<'_> {
     pub(crate) fn time(&self, asked: &[Asked], dtype: Option<&DType>) -> Option<Micros> {
         let time: f64 = asked.iter().map(|asked| asked.times * asked.on(self, dtype).time_us()).sum();
         Micros::checked(time).filter(|_| !asked.is_empty())
+    }
+
+    /// Time of casts that move these bytes in several kernels.
+    pub(crate) fn cast(&self, bytes: Bytes, kernels: f64) -> Micros {
+        let traffic = bytes.get() / self.bandwidth.get() * 1e6 * (self.cast + self.memory).exp();
+        Micros::known(kernels * STEP_LAUNCH_US + traffic)
     }
 }
 
@@ -349,12 +402,15 @@ pub struct WithTf32 {
     with: Vec<Asked>,
     /// Parts for GPUs without TF32.
     without: Option<Vec<Asked>>,
+    /// Parts for AMD GPUs, if they have terms of their own.
+    on_amd: Option<Vec<Asked>>,
 }
 
 impl WithTf32 {
     /// Parts for this GPU.
     pub(crate) fn on(&self, rates: &Rates<'_>) -> &[Asked] {
-        self.without.as_ref().filter(|_| !rates.gpu.runs_tf32()).unwrap_or(&self.with)
+        let on_amd = self.on_amd.as_ref().filter(|_| rates.gpu.vendor == Vendor::Amd);
+        on_amd.or_else(|| self.without.as_ref().filter(|_| !rates.gpu.runs_tf32())).unwrap_or(&self.with)
     }
 }
 

@@ -6,6 +6,7 @@ use super::decoded::Decoded;
 use super::error::PredictError;
 use super::finding::Finding;
 use super::host::Host;
+use super::launches::HostWork;
 use super::learned::Models;
 use super::memory::MemoryNeed;
 use super::methods::{Inputs, Methods, OnGpu};
@@ -83,7 +84,15 @@ impl<'a> Prepared<'a> {
         let need = MemoryNeed::of(profile, origin.map(|rates| rates.gpu));
         let trains = profile.workload.mode == Mode::Training;
         let layers = trains.then(|| Layers::of(decoded, profile.workload.batch_size)).flatten();
-        let context = Context { base: base.as_ref(), need: &need, layers: layers.as_ref(), warnings: &warnings };
+        let assumes_pace = origin.is_none() && options.host == Host::AsRecorded;
+        let host_work = assumes_pace.then(|| HostWork::of(decoded));
+        let context = Context {
+            base: base.as_ref(),
+            need: &need,
+            layers: layers.as_ref(),
+            host_work: host_work.as_ref(),
+            warnings: &warnings,
+        };
         let on = |on: &OnGpu<'_>| {
             let refused = change.as_ref().and_then(|change| change.refused_by(on.gpu.gpu));
             let change = change.as_ref().filter(|change| refused.is_none() && change.changes(on.gpu.gpu));
@@ -108,7 +117,7 @@ impl<'a> Prepared<'a> {
         let untold = || options.host.note(profile, Micros::ZERO).into_iter().collect();
         let mut notes = base.map_or_else(untold, |base| base.notes);
         let execution = profile.step.as_ref().and_then(|step| step.execution);
-        let launched = execution.filter(|_| origin.is_none() && options.host == Host::AsRecorded);
+        let launched = execution.filter(|_| assumes_pace);
         notes.extend(launched.map(|execution| Finding::NoLaunches { execution }));
         let runs_tf32 = targets.iter().any(|gpu| gpu.gpu.runs_tf32());
         let assumed = runs_tf32 && is_tf32_assumed(profile, decoded, options.precision);

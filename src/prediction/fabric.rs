@@ -164,13 +164,15 @@ impl Link {
         if gpu.name.contains("SXM") || is_amd_module { Self::Modules } else { Self::PciExpress }
     }
 
-    /// All-reduce bandwidth in training programs, and the relative standard deviation of a step (σ).
-    pub(crate) fn fitted(self) -> (BytesPerSecond, f64) {
+    /// Constants of data parallel training.
+    pub(crate) fn fitted(self) -> Fitted {
+        let of = |rate, deviation, host_us| Fitted { rate, deviation, host: Micros::known(host_us) };
+        let gigabytes = |rate: f64| Reduced::At(BytesPerSecond::known(rate * 1e9));
         match self {
-            Self::HostMemory => (BytesPerSecond::known(3e9), 0.03),
-            Self::PciExpress => (BytesPerSecond::known(14e9), 0.02),
-            Self::Modules => (BytesPerSecond::known(33e9), 0.035),
-            Self::Switched => (BytesPerSecond::known(42e9), 0.011),
+            Self::HostMemory => of(gigabytes(3.0), 0.03, 2200.0),
+            Self::PciExpress => of(gigabytes(14.0), 0.02, 2200.0),
+            Self::Modules => of(Reduced::Share(0.35), 0.035, 2200.0),
+            Self::Switched => of(Reduced::Share(1.0), 0.004, 500.0),
         }
     }
 
@@ -182,6 +184,26 @@ impl Link {
             Self::Switched => "NVLink with switches",
         }
     }
+}
+
+/// Constants of data parallel training by link, fitted to published pairs of steps ([`scale`](crate::scale)).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Fitted {
+    /// Bandwidth of an all-reduce.
+    pub(crate) rate: Reduced,
+    /// Relative standard deviation of a step (σ).
+    pub(crate) deviation: f64,
+    /// Host cost of each doubling of the GPUs (o).
+    pub(crate) host: Micros,
+}
+
+/// Bandwidth of an all-reduce in training programs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Reduced {
+    /// The same for all GPUs with this link.
+    At(BytesPerSecond),
+    /// Share of what `nccl-tests` reach ([`Fabric`]). The pairs over switches hide their traffic and leave it open.
+    Share(f64),
 }
 
 #[cfg(test)]

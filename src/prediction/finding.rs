@@ -42,10 +42,13 @@ pub enum Finding {
         #[serde(skip_serializing_if = "Option::is_none")]
         launch_us: Option<f64>,
     },
-    /// Operations take less time than a CPU needs to launch one (`launch_us`, low and high) or all (`host_us`).
-    LaunchBound { launches: u64, launch_us: [f64; 2], host_us: [Micros; 2] },
+    /// The host's launches (in operators of one kernel; each `launch_us`, all `host_us`: of a fast and of a slow CPU) take
+    /// longer than the GPU's work: as `expected`, or only with a slow CPU.
+    LaunchBound { launches: u64, launch_us: [f64; 2], host_us: [Micros; 2], expected: bool },
     /// The workers of the data loader deliver a batch in this time, and shorter steps wait for them.
     SlowLoader { period_us: Micros },
+    /// The training process loads its data between steps, which takes this time for a step as recorded.
+    LoadsItself { load_us: Micros },
     /// The data loader delayed each recorded step.
     LateData { wait_us: Micros },
     /// The host is assumed to keep up, whatever was recorded.
@@ -67,6 +70,10 @@ pub enum Finding {
     CastsAdded { bytes: Bytes, to: Precision },
     /// Casts of the precision are not counted.
     CastsMissing { to: Precision },
+    /// Bytes that casts of products' operands to FP8 move.
+    OperandsCast { bytes: Bytes },
+    /// Step in FP8 over the recorded 16 bits, on a GPU where FP8 is slower.
+    SlowerInFp8 { factor: f64, from: Precision },
     /// Share of the device time in operators without shapes, kept in the recorded precision.
     ShapelessOperators { share: f64, from: Precision },
     /// The FP32 step is predicted as in TF32.
@@ -109,8 +116,6 @@ pub enum Finding {
     PowerLimited { sustained_flops_per_s: FlopsPerSecond, burst_flops_per_s: FlopsPerSecond },
     /// Share of the device time outside the training data.
     OutsideTraining { share: f64 },
-    /// The training data has no steps in 16 bits on AMD GPUs.
-    NarrowOnAmd,
 
     /// Steps over the sum of their layers, for linear models.
     LinesFactor { factor: f64 },
@@ -261,7 +266,7 @@ impl Finding {
             | Self::Fp4Products { .. } => 4,
             Self::NoShapes { .. } => 5,
             Self::HostBound { .. } | Self::LaunchBound { .. } => 6,
-            Self::SlowLoader { .. } | Self::LateData { .. } => 7,
+            Self::SlowLoader { .. } | Self::LoadsItself { .. } | Self::LateData { .. } => 7,
             Self::HostKeepsUp => 8,
             _ => return None,
         })
@@ -274,7 +279,7 @@ impl Finding {
 
     /// Whether steps wait for the data loader.
     pub const fn is_of_data(&self) -> bool {
-        matches!(self, Self::SlowLoader { .. } | Self::LateData { .. })
+        matches!(self, Self::SlowLoader { .. } | Self::LoadsItself { .. } | Self::LateData { .. })
     }
 
     /// Whether the GPU waits for the CPU.

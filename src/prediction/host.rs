@@ -2,8 +2,8 @@
 //!
 //! A step with recorded waiting is predicted as device time plus that waiting. Its range reaches down to the device
 //! time alone (no waiting) and, if waiting is most of the step, up to the recorded step (a host as slow as recorded).
-//! Without a recorded step, the host is assumed to need [`LAUNCH_US`] per operation, and the step takes the longer of
-//! both times ([`with_host`]), unless it was recorded compiled or as CUDA graphs. If data loader workers limit the step
+//! Without a recorded step, the step is the longer of the GPU's and of a typical host's time (`launches`), and the range
+//! reaches from a host that keeps up to a slow one. If data loader workers limit the step
 //! rate, shorter steps wait for them; if their rate is unknown, the wait of a recording on a CPU is added.
 //! [`Host::KeepsUp`] ignores both.
 
@@ -86,19 +86,4 @@ impl Host {
     pub(super) fn warning(self) -> Option<Finding> {
         (self == Self::KeepsUp).then_some(Finding::HostKeepsUp)
     }
-}
-
-/// Host time per operation of eager `PyTorch`, in microseconds, without a profiler. An estimate just above the minimum
-/// of `HOST_LAUNCH_US`. The only two hosts measured without a profiler, both rented machines, took 22 to 49 µs per
-/// kernel (`models/lab/steps/recorded.py --show` prints them).
-pub const LAUNCH_US: f64 = 6.0;
-/// Sharpness of the transition from GPU-bound to CPU-bound: if both times are equal, the step takes 1.19 times either.
-/// An assumption.
-const TURN: f64 = 4.0;
-
-/// Step for given device and host times in microseconds, and its derivative by the device time. It is the longer of
-/// both, plus a margin if they are similar.
-pub fn with_host(device_us: f64, host_us: f64) -> (f64, f64) {
-    let step = (device_us.powf(TURN) + host_us.powf(TURN)).powf(1.0 / TURN);
-    (step, if step > 0.0 { (device_us / step).powf(TURN - 1.0) } else { 1.0 })
 }

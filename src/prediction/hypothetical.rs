@@ -103,6 +103,7 @@ fn on_real(real: &Prediction, unchanged: &Prediction, mut changed: Prediction) -
         high: rate.high.map(|high| high * (1.0 / times)),
     });
     changed.host_idle = changed.host_idle * times;
+    changed.device = changed.device * times;
     for share in &mut changed.shares {
         share.device_time = share.device_time * times;
     }

@@ -22,6 +22,12 @@ impl Spread {
         0.0 < self.low && self.low <= self.high && self.high.is_finite()
     }
 
+    /// The wider of both at either end.
+    #[must_use]
+    pub(crate) fn or_wider(self, other: Self) -> Self {
+        Self { low: self.low.min(other.low), high: self.high.max(other.high), ..self }
+    }
+
     /// Scales the logarithms of both ends, widening them away from 1.
     #[must_use]
     pub fn widened(self, factor: f64) -> Self {

@@ -30,6 +30,7 @@ pub mod head;
 pub mod host;
 pub mod hypothetical;
 pub mod kernelwise;
+mod launches;
 pub mod layer;
 pub mod learn;
 pub mod learned;
@@ -54,6 +55,7 @@ pub mod sharding;
 mod shares;
 mod step;
 pub mod suggest;
+mod supply;
 pub mod transformer;
 mod uncounted;
 mod unshaped;
@@ -75,6 +77,7 @@ pub use options::Options;
 pub use origin::origin;
 pub use predictions::{AtBatch, Prediction, Predictions};
 pub use sharding::Sharding;
+pub use supply::Supply;
 pub use wave::WaveForm;
 
 /// Re-exported for modules that may use predictions but not profiles.

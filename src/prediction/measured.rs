@@ -183,6 +183,7 @@ mod tests {
             dtype: Some(DType::Float32),
             attributes: BTreeMap::new(),
             device_time: None,
+            cpu_time: None,
             kernels: Vec::new(),
         }
     }

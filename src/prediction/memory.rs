@@ -7,10 +7,11 @@
 
 mod fit;
 mod line;
+mod share;
 mod states;
 
 use habitat_base::units::{Bytes, GIB};
-use habitat_step::catalog::GpuSpec;
+use habitat_step::catalog::{GpuSpec, Vendor};
 use habitat_step::profile::{DType, MemorySource, Mode, Operation, Phase, Profile, Working, Workload};
 
 use super::precision::{Change, Resized};
@@ -18,24 +19,62 @@ use super::rate::Rates;
 use super::sharding::ModelStates;
 use habitat_step::op::{Family, family, volume};
 
-pub use fit::{Activations, Fits, MemoryFit, Share};
+pub use fit::{Fits, MemoryFit};
 pub use line::MemoryLine;
+pub use share::{Activations, Share};
 use states::states;
 
 /// Activations below this share of temporary memory mean that the peak is in the update.
 const UPDATE_SHARE: f64 = 0.01;
-/// Memory of context, libraries and workspaces of a process.
-const CONTEXT_BYTES: f64 = 1e9;
+/// Memory of a process beside its tensors, as `nvidia-smi` shows it: CUDA's context, loaded kernels, workspaces of
+/// cuBLAS and cuDNN. On H100 milabench's runs show 1.2 to 1.5 GB more than the allocator takes, on L40S 0.6 to 1.4
+/// (`habitat-lab evaluate hosts`).
+const CONTEXT_BYTES: f64 = 1.4e9;
+/// Further memory of `ROCm`'s context, hipBLASLt and `MIOpen`: 0.8 to 1.3 GB on an MI325X against an H100 in the same
+/// runs of BERT and ResNet-152. `MIOpen`'s workspaces for ResNet-50 take many times as much.
+const ROCM_BYTES: f64 = 1.1e9;
+/// Memory that the caching allocator takes from the driver relative to the tensors' at their peak: it takes whole
+/// segments (2 or 20 MiB, or multiples of 2), and free blocks that it keeps may be too small for later tensors. BERT
+/// and ResNet-152 in milabench show memory within 10 % of that, but for the largest batches on AMD (`habitat-lab
+/// evaluate hosts`).
+const RESERVED: f64 = 1.1;
 
-/// Memory need of a profile's step, computed once for all GPUs.
+/// Memory of a process beside its tensors on a GPU.
+fn process(gpu: &GpuSpec) -> Bytes {
+    Bytes::known(CONTEXT_BYTES + if gpu.vendor == Vendor::Amd { ROCM_BYTES } else { 0.0 })
+}
+
+/// Whether tensors fit in `usable` memory: with the allocator's usual reserve they do. Before it gives up, the allocator
+/// returns its free blocks to the driver (`PyTorch`'s notes on CUDA semantics, "Memory management"), so they do not if they
+/// are too large without a reserve. Between the two it is not known.
+fn verdict(tensors: Bytes, process: Bytes, usable: Bytes) -> Fits {
+    if shown(tensors, process).get() <= usable.get() {
+        Fits::Yes
+    } else if (tensors + process).get() > usable.get() {
+        Fits::No
+    } else {
+        Fits::Unknown
+    }
+}
+
+/// Memory that the driver shows for tensors in a process.
+fn shown(tensors: Bytes, process: Bytes) -> Bytes {
+    tensors * RESERVED + process
+}
+
+/// Memory need of a profile's step, computed once for all GPUs: that of its tensors, without the allocator's reserve
+/// and the process.
 #[derive(Debug, Clone)]
 pub struct MemoryNeed {
+    /// Peak, if known.
     peak: Option<Bytes>,
     /// Source of the peak.
     source: MemorySource,
+    /// Minimum, which the allocator may hold without a reserve.
     least: Option<Bytes>,
     /// Content of the minimum, in words.
     least_of: &'static str,
+    /// Upper estimate from shapes.
     most: Option<Bytes>,
     ran_on: Option<(String, Bytes)>,
     /// Whether it is the need of a step that was recorded in narrower numbers.
@@ -59,19 +98,18 @@ impl MemoryNeed {
     /// Derives the need from the recorded peak, the parameter count, the shapes and the origin.
     pub(crate) fn of(profile: &Profile, origin: Option<&GpuSpec>) -> Self {
         let training = profile.workload.mode == Mode::Training;
-        let context = Bytes::known(CONTEXT_BYTES);
         let states = states(profile);
         let batch = profile.workload.batch_size.filter(|batch| *batch > 0);
         let peak = profile.step.as_ref().and_then(|step| step.peak_memory_bytes);
         Self {
-            peak: peak.map(|peak| peak + context),
+            peak,
             source: source_of(profile),
-            least: states.least.map(|bytes| bytes + context),
+            least: states.least,
             least_of: states.words,
             most: states
                 .most
                 .zip(activations(&profile.operations, training))
-                .map(|(states, activations)| states + activations + context),
+                .map(|(states, activations)| states + activations),
             ran_on: origin.map(|gpu| (gpu.name.clone(), gpu.memory)),
             widened: false,
             narrowest: None,
@@ -91,7 +129,7 @@ impl MemoryNeed {
     /// Need of a step without operations: its peak if known, and the GPU that it ran on.
     pub(crate) fn unseen(peak: Option<Bytes>, origin: Option<&GpuSpec>) -> Self {
         Self {
-            peak: peak.map(|peak| peak + Bytes::known(CONTEXT_BYTES)),
+            peak,
             source: MemorySource::Recorded,
             least: None,
             least_of: "",
@@ -113,13 +151,14 @@ impl MemoryNeed {
     }
 
     /// Memory need in narrower or wider numbers: the upper end has the widest numbers throughout and copies of the
-    /// weights, the lower end the narrowest. The recording GPU is not evidence for wider numbers.
+    /// weights, the lower end the narrowest. That the step ran on the recording GPU does not show that wider numbers
+    /// fit.
     fn resized(&self, by: Resized) -> Self {
-        let Resized { states, rest, copies } = by;
+        let Resized { states, rest, temporary, copies } = by;
         let is_wider = states[1] > 1.0 || rest[1] > 1.0;
         let ran_on = self.ran_on.clone().filter(|_| !is_wider);
-        let narrowest = Self { ran_on: ran_on.clone(), ..self.scaled(states[0], rest[0]) };
-        let widest = self.scaled(states[1], rest[1]);
+        let narrowest = Self { ran_on: ran_on.clone(), ..self.scaled(states[0], rest[0], temporary[0]) };
+        let widest = self.scaled(states[1], rest[1], temporary[1]);
         let with_copies = |kept: ModelStates| ModelStates { parameters: kept.parameters + copies, ..kept };
         Self {
             peak: widest.peak.map(|peak| peak + copies),
@@ -134,25 +173,28 @@ impl MemoryNeed {
         }
     }
 
-    /// The same need with the state scaled by `states` and everything else by `rest`, without the process's own memory.
-    fn scaled(&self, states: f64, rest: f64) -> Self {
-        let context = Bytes::known(CONTEXT_BYTES);
+    /// The same need with the state scaled by `states`, known temporary memory by `temporary` and everything else by
+    /// `rest`.
+    fn scaled(&self, states: f64, rest: f64, temporary: f64) -> Self {
         // Without the state's size, the need may scale by either factor.
         let either = farther(states, rest);
-        let all = |bytes: Bytes, times: f64| bytes.checked_sub(context).unwrap_or_default() * times + context;
         let peak = |peak: Bytes| match &self.states {
-            Some(kept) => all(peak.checked_sub(kept.total()).unwrap_or_default(), rest) + kept.total() * states,
-            None => all(peak, either),
+            Some(kept) => {
+                let beside = peak.checked_sub(kept.total()).unwrap_or_default();
+                let apart = self.working.map_or(Bytes::ZERO, |working| working.temporary.min(beside));
+                beside.checked_sub(apart).unwrap_or_default() * rest + apart * temporary + kept.total() * states
+            }
+            None => peak * either,
         };
         Self {
             peak: self.peak.map(peak),
-            least: self.least.map(|bytes| all(bytes, states)),
-            most: self.most.map(|bytes| all(bytes, either)),
+            least: self.least.map(|bytes| bytes * states),
+            most: self.most.map(|bytes| bytes * either),
             states: self.states.map(|kept| kept.times(states)),
             activations: self
                 .activations
                 .map(|Activations { least, most }| Activations { least: least * rest, most: most * rest }),
-            working: self.working.map(|working| times(working, states, rest)),
+            working: self.working.map(|working| times(working, states, rest, temporary)),
             line: self.line.map(|line| line.scaled(states, rest)),
             ..self.clone()
         }
@@ -166,12 +208,17 @@ impl MemoryNeed {
     /// Decides for one GPU, with the reason.
     pub(crate) fn fit(&self, rates: &Rates<'_>) -> MemoryFit {
         let (usable, gpu) = (rates.usable_memory.value, rates.gpu);
+        let process = process(gpu);
+        let [peak, most] = [self.peak, self.most].map(|tensors| tensors.map(|tensors| shown(tensors, process)));
         // A peak is both ends.
-        let at_most = self.peak.or(self.most);
+        let at_most = peak.or(most);
         let (states, activations) = (self.states, self.activations);
+        let largest_batch = |fits| self.line.filter(|_| fits == Fits::No).and_then(|line| line.largest(rates));
         let answer = |fits, needed, reason| MemoryFit {
             fits,
             needed,
+            process,
+            allocated: self.peak.filter(|_| self.narrowest.is_none()),
             at_most,
             usable,
             reason,
@@ -182,34 +229,32 @@ impl MemoryNeed {
             narrowest: None,
         };
         let available = format!("{} of {} GB usable", gib(usable), gib(gpu.memory));
-        if let (Some(most), Some(narrowest)) = (self.peak, &self.narrowest) {
+        if let (Some(most), Some(narrowest)) = (peak, &self.narrowest) {
             let least = narrowest.fit(rates);
             let bytes = least.needed.unwrap_or(most);
-            let (fits, word) = if most.get() <= usable.get() {
-                (Fits::Yes, "needs")
-            } else if bytes.get() > usable.get() {
-                (Fits::No, "does not fit: needs")
-            } else {
-                (Fits::Unknown, "may fit: needs")
+            let fits = match least.fits {
+                _ if most.get() <= usable.get() => Fits::Yes,
+                Fits::No => Fits::No,
+                Fits::Yes | Fits::Unknown => Fits::Unknown,
             };
+            let word = needs(fits);
             let source = self::word(self.source);
             let recorded = if self.widened { "in a narrower precision" } else { "in a wider precision" };
             let reason = format!("{word} {} to {} GB, {source} {recorded}; {available}", gib(bytes), gib(most));
-            let smaller = self.line.filter(|_| fits == Fits::No);
-            let largest_batch = smaller.and_then(|line| line.largest(rates));
-            return MemoryFit { largest_batch, narrowest: Some(Box::new(least)), ..answer(fits, Some(bytes), reason) };
+            let (largest_batch, narrowest) = (largest_batch(fits), Some(Box::new(least)));
+            return MemoryFit { largest_batch, narrowest, ..answer(fits, Some(bytes), reason) };
         }
-        if let Some(needed) = self.peak {
-            let (fits, word) =
-                if needed.get() <= usable.get() { (Fits::Yes, "needs") } else { (Fits::No, "does not fit: needs") };
+        if let Some((needed, allocated)) = peak.zip(self.peak) {
+            let fits = verdict(allocated, process, usable);
             let reason = format!(
-                "{word} {} GB ({} and 1 GB for the process); {available}",
+                "{} {} GB in {} ({} GB allocated, {}); {available}",
+                needs(fits),
                 gib(needed),
+                if gpu.vendor == Vendor::Amd { "rocm-smi" } else { "nvidia-smi" },
+                gib(allocated),
                 self.by_line.unwrap_or_else(|| one_peak(self.source))
             );
-            let smaller = self.line.filter(|_| fits == Fits::No);
-            let largest_batch = smaller.and_then(|line| line.largest(rates));
-            return MemoryFit { largest_batch, ..answer(fits, Some(needed), reason) };
+            return MemoryFit { largest_batch: largest_batch(fits), ..answer(fits, Some(needed), reason) };
         }
         if let Some((name, memory)) = &self.ran_on
             && gpu.memory.get() >= memory.get()
@@ -220,7 +265,7 @@ impl MemoryNeed {
                 format!("at least as much memory as the recording GPU ({name}, {} GB)", gib(*memory)),
             );
         }
-        if let Some(least) = self.least
+        if let Some(least) = self.least.map(|least| least + process)
             && least.get() > usable.get()
         {
             return answer(
@@ -229,7 +274,7 @@ impl MemoryNeed {
                 format!("does not fit: {} alone need {} GB; {available}", self.least_of, gib(least)),
             );
         }
-        match self.most {
+        match most {
             Some(most) if most.get() <= usable.get() => {
                 answer(Fits::Yes, Some(most), format!("at most {} GB, estimated from shapes; {available}", gib(most)))
             }
@@ -257,9 +302,9 @@ fn farther(states: f64, rest: f64) -> f64 {
     if states < 1.0 || rest < 1.0 { states.min(rest) } else { states.max(rest) }
 }
 
-/// A peak beside the state with gradients scaled by `states` and everything else by `rest`.
-fn times(Working { gradients, activations, temporary }: Working, states: f64, rest: f64) -> Working {
-    Working { gradients: gradients * states, activations: activations * rest, temporary: temporary * rest }
+/// A peak beside the state with gradients scaled by `states`, activations by `rest` and temporary memory by `apart`.
+fn times(Working { gradients, activations, temporary }: Working, states: f64, rest: f64, apart: f64) -> Working {
+    Working { gradients: gradients * states, activations: activations * rest, temporary: temporary * apart }
 }
 
 fn working(profile: &Profile) -> Option<Working> {
@@ -300,7 +345,16 @@ const fn word(source: MemorySource) -> &'static str {
 const fn one_peak(source: MemorySource) -> &'static str {
     match source {
         MemorySource::Recorded => "recorded peak",
-        MemorySource::Computed => "peak computed from shapes, not checked on a GPU,",
+        MemorySource::Computed => "peak computed from shapes, not checked on a GPU",
+    }
+}
+
+/// Verdict that precedes an amount.
+const fn needs(fits: Fits) -> &'static str {
+    match fits {
+        Fits::Yes => "needs",
+        Fits::No => "does not fit: needs",
+        Fits::Unknown => "may fit: needs",
     }
 }
 

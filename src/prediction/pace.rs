@@ -3,17 +3,16 @@
 use super::base::Base;
 use super::estimate::{Estimate, OperationPrediction, StepTime};
 use super::finding::Finding;
-use super::host::{LAUNCH_US, with_host};
+use super::launches::{EAGER_LAUNCH_US, HostWork, Queue, pace};
 use super::method::Method;
-use super::rate::{HOST_LAUNCH_US, STEP_LAUNCH_US};
+use super::rate::STEP_LAUNCH_US;
+use super::supply::{Supply, without_wait};
 use habitat_base::units::{Micros, Range};
-use habitat_step::profile::{Phase, Profile};
+use habitat_step::catalog::GpuSpec;
+use habitat_step::profile::{Loader, Loading, Phase, Profile};
 
 /// Waiting share from which a step counts as CPU-bound.
 const WAITING: f64 = 0.5;
-/// Device time per launch, in microseconds, below which the host may be slower: that of the slowest hosts
-/// ([`HOST_LAUNCH_US`]).
-const SHORT_US: f64 = HOST_LAUNCH_US[1];
 
 /// Host part of a step on one GPU.
 pub(super) struct Pace<'a> {
@@ -21,8 +20,8 @@ pub(super) struct Pace<'a> {
     base: Option<&'a Base>,
     /// Launches per step.
     launches: f64,
-    /// Whether the profile was recorded on a GPU.
-    is_recorded: bool,
+    /// Operations as the host issues them, and its pace; `None` if it is known or keeps up.
+    issued: Option<(Queue, [f64; 3])>,
 }
 
 impl<'a> Pace<'a> {
@@ -30,9 +29,11 @@ impl<'a> Pace<'a> {
         profile: &'a Profile,
         base: Option<&'a Base>,
         operations: &[OperationPrediction],
-        is_recorded: bool,
+        (work, gpu): (Option<&HostWork>, &GpuSpec),
     ) -> Self {
-        Self { profile, base, launches: launches(profile, operations), is_recorded }
+        let execution = profile.step.as_ref().and_then(|step| step.execution);
+        let issued = work.map(|work| (Queue::new(work, operations), pace(execution, gpu)));
+        Self { profile, base, launches: launches(profile, operations), issued }
     }
 
     /// Step with a host that keeps up. Measured steps are unchanged; in predicted ones, kernels are at most
@@ -48,39 +49,54 @@ impl<'a> Pace<'a> {
     }
 
     /// Step with the recorded wait for the host, plus the wait for its data. Measured steps are unchanged.
-    pub(super) fn as_recorded(&self, step: StepTime) -> (StepTime, Micros, Vec<Finding>) {
-        let (step, mut warnings) = self.paced(step);
-        let StepTime::Predicted(mut estimate) = step else { return (step, Micros::ZERO, warnings) };
-        let wait = data_wait(self.profile, estimate.range.mid);
-        let Range { mid, high, .. } = estimate.range;
-        let high = match loader_period(self.profile) {
-            Some(period) => high.max(period),
-            None => high + wait,
+    pub(super) fn as_recorded(&self, step: StepTime) -> (StepTime, Option<Supply>, Vec<Finding>) {
+        let Some(loading) = self.profile.loading() else {
+            let (step, warnings) = self.paced(step);
+            return (step, None, warnings);
         };
-        estimate.range = Range { mid: mid + wait, high, ..estimate.range };
-        if wait.get() >= NOTED * estimate.range.mid.get() && wait.get() > 0.0 {
-            warnings.push(waits_for_data(self.profile, wait));
+        let waited = self.base.map_or(Micros::ZERO, |base| base.data_wait);
+        let (alone, mut warnings) = match &step {
+            StepTime::Measured { .. } => (without_wait(&step, waited), self.paced(step.clone()).1),
+            // Derived from the recorded step, so it has that wait.
+            StepTime::Predicted(estimate) => {
+                let has_wait = estimate.method == Method::Derived;
+                let alone = if has_wait { without_wait(&step, waited) } else { *estimate };
+                let (paced, warnings) = self.paced(StepTime::Predicted(alone));
+                (paced.as_estimate(), warnings)
+            }
+        };
+        let ratio = self
+            .base
+            .filter(|base| base.busy.get() > 0.0)
+            .map_or(1.0, |base| alone.range.mid.checked_sub(base.host_idle).unwrap_or_default() / base.busy);
+        let recorded = self.profile.measured_step().map(|step| (step, waited));
+        let data = Supply::new(loading, recorded, alone, ratio);
+        if data.wait().get() >= NOTED * data.step().range.mid.get() && data.wait().get() > 0.0 {
+            warnings.push(waits_for_data(loading));
         }
-        (StepTime::Predicted(estimate), wait, warnings)
+        let step = match step {
+            StepTime::Measured { .. } => step,
+            StepTime::Predicted(_) => StepTime::Predicted(data.step()),
+        };
+        (step, Some(data), warnings)
     }
 
     /// Step at the host's pace, without its data loader.
     fn paced(&self, step: StepTime) -> (StepTime, Vec<Finding>) {
         let waiting = self.base.map_or(Micros::ZERO, |base| base.host_idle);
         let is_bound = waiting.get() > 0.0 && waiting / step.mid() >= WAITING;
-        let hosts = HOST_LAUNCH_US.map(|each| Micros::known(each * self.launches));
+        let slow = Micros::known(EAGER_LAUNCH_US[2] * self.launches);
         let bound =
             || self.base.filter(|_| is_bound).and_then(|base| warning(self.profile, base)).into_iter().collect();
         let predicted = match step {
             StepTime::Predicted(estimate) => estimate,
             StepTime::Measured { .. } => return (step, bound()),
         };
-        let Some((base, recorded)) = self.base.zip(self.profile.measured_step()) else {
-            let is_eager = self.profile.step.as_ref().is_none_or(|step| step.execution.is_none());
-            let (step, warning) = if self.is_recorded || !is_eager {
-                (predicted, None)
-            } else {
-                unrecorded(predicted, self.launches, hosts)
+        let without_data = |base: &Base| self.profile.measured_step()?.checked_sub(base.data_wait);
+        let Some((base, recorded)) = self.base.and_then(|base| Some((base, without_data(base)?))) else {
+            let (step, warning) = match &self.issued {
+                Some((queue, pace_us)) => unrecorded(predicted, queue, *pace_us),
+                None => (predicted, None),
             };
             return (StepTime::Predicted(step), warning.into_iter().collect());
         };
@@ -94,64 +110,42 @@ impl<'a> Pace<'a> {
             // If the recorded step was not CPU-bound, the pace of the host is unknown, but at most that of the recorded
             // step.
             let was_bound = base.host_idle / recorded >= WAITING;
-            step.range.high = step.range.high.max(if was_bound { recorded } else { recorded.min(hosts[1]) });
+            step.range.high = step.range.high.max(if was_bound { recorded } else { recorded.min(slow) });
         }
         (StepTime::Predicted(step), bound())
     }
 }
 
 fn warning(profile: &Profile, base: &Base) -> Option<Finding> {
-    let (idle_us, step_us) = (base.host_idle, profile.measured_step()?);
-    let launch_us = (idle_us / step_us < WAITING).then_some(HOST_LAUNCH_US[1]);
+    let (idle_us, step_us) = (base.host_idle + base.data_wait, profile.measured_step()?);
+    let launch_us = (base.host_idle / step_us < WAITING).then_some(EAGER_LAUNCH_US[2]);
     Some(Finding::HostBound { idle_us, step_us, launch_us })
 }
 
 /// Share of a step below which waiting for data gets no warning.
 const NOTED: f64 = 0.05;
 
-/// Minimum time between steps that the data loader's workers allow.
-fn loader_period(profile: &Profile) -> Option<Micros> {
-    profile.step.as_ref().and_then(|step| step.loader_period)
-}
-
-/// Wait of a step for its data loader beyond its device's idle time: the rest of the loader's period, or the recorded
-/// wait if the period is unknown.
-fn data_wait(profile: &Profile, step: Micros) -> Micros {
-    match loader_period(profile) {
-        Some(period) => period.checked_sub(step).unwrap_or_default(),
-        None => recorded_wait(profile).unwrap_or_default(),
+fn waits_for_data(Loading { time, loader, .. }: Loading) -> Finding {
+    match loader {
+        Loader::Workers(_) => Finding::SlowLoader { period_us: time },
+        Loader::Training => Finding::LoadsItself { load_us: time },
+        Loader::Unknown => Finding::LateData { wait_us: time },
     }
 }
 
-/// Recorded wait for the data loader, unless it is part of a GPU's idle time.
-fn recorded_wait(profile: &Profile) -> Option<Micros> {
-    profile.step.as_ref().and_then(|step| step.data_wait).filter(|_| profile.measured_step().is_none())
-}
-
-/// Whether the profile shows steps that wait for a data loader.
-pub(super) fn loads(profile: &Profile) -> bool {
-    loader_period(profile).is_some() || recorded_wait(profile).is_some()
-}
-
-fn waits_for_data(profile: &Profile, wait_us: Micros) -> Finding {
-    loader_period(profile).map_or(Finding::LateData { wait_us }, |period_us| Finding::SlowLoader { period_us })
-}
-
-/// Step at the pace of a host of which only the number of launches is known.
-fn unrecorded(step: Estimate, launches: f64, [least, usual]: [Micros; 2]) -> (Estimate, Option<Finding>) {
-    // The step takes the longer of both; the range includes a host that keeps up.
-    let (paced, _) = with_host(step.range.mid.get(), launches * LAUNCH_US);
-    let longer = if step.range.mid.get() > 0.0 { paced / step.range.mid.get() } else { 1.0 };
+/// Step with a host of unknown pace. The low end has the fastest, the high end a slow one.
+fn unrecorded(step: Estimate, queue: &Queue, [fast, usual, slow]: [f64; 3]) -> (Estimate, Option<Finding>) {
     let Range { low, mid, high } = step.range;
-    let step = Estimate { range: Range { low, mid: mid * longer, high: high * longer }, ..step };
-    if step.range.mid.get() <= 0.0 || step.range.mid.get() >= SHORT_US * launches {
-        return (step, None);
-    }
-    let (launch_us, host_us) = (HOST_LAUNCH_US, [least, usual]);
-    let warning = Finding::LaunchBound { launches: launches as u64, launch_us, host_us };
-    let Range { low, mid, high } = step.range;
-    let step = Estimate { range: Range { low, mid: mid.max(least), high: high.max(usual) }, ..step };
-    (step, Some(warning))
+    let hosts = [fast, usual, slow].map(|each| queue.host(each));
+    let range = Range { low: queue.step(low, fast), mid: queue.step(mid, usual), high: queue.step(high, slow) };
+    let waits = mid.get() > 0.0 && hosts[2].get() > mid.get();
+    let warning = waits.then(|| Finding::LaunchBound {
+        launches: queue.launches.round() as u64,
+        launch_us: [fast, slow],
+        host_us: [hosts[0], hosts[2]],
+        expected: hosts[1].get() > mid.get(),
+    });
+    (Estimate { range, ..step }, warning)
 }
 
 /// Launches in a step: recorded kernels, otherwise operations that take time.

@@ -8,9 +8,11 @@
 //!
 //! Under automatic mixed precision, element types follow PyTorch's autocast. Products, convolutions, attention,
 //! recurrent layers and operations on their results run in 16 bits. Layer, group and RMS norms, softmax, losses, sums
-//! and some functions stay in 32 bits, as do table look-ups and the optimizer. Batch norm follows its input.
+//! and some functions stay in 32 bits, as do table look-ups and the optimizer. Batch norm follows its input. In FP8
+//! the products of linear layers run, after casts of their operands ([`eight`]); the rest as under autocast.
 
 mod casts;
+mod eight;
 
 use habitat_base::units::{Bytes, Flops, Micros, Range};
 use habitat_step::catalog::GpuSpec;
@@ -30,6 +32,9 @@ const CHANGED_STEP_ERROR: f64 = 0.161;
 /// Mean error without a change of precision: Habitat's over all pairs of GPUs.
 const SAME_STEP_ERROR: f64 = 0.118;
 
+/// Slowdown in FP8 that is reported.
+const NOTICEABLE: f64 = 0.005;
+
 /// Conversion from the recorded precision to the requested one.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Change {
@@ -39,6 +44,8 @@ pub(super) struct Change {
     recorded: bool,
     /// Changes by operation; `None` if an operation does not change.
     operations: Vec<Option<Changed>>,
+    /// Which products run in FP8.
+    eight: eight::Step,
 }
 
 /// Factors on the recorded memory of a step for numbers of another width: lower and upper end.
@@ -48,6 +55,8 @@ pub(super) struct Resized {
     pub(super) states: [f64; 2],
     /// Activations and everything else.
     pub(super) rest: [f64; 2],
+    /// Temporary memory beside the activations, if known apart.
+    pub(super) temporary: [f64; 2],
     /// Upper end of the copies of the weights in the other type.
     pub(super) copies: Bytes,
 }
@@ -59,6 +68,8 @@ struct Changed {
     work: Work,
     /// Elements of each cast added to it.
     casts: Vec<f64>,
+    /// Elements of each operand that is cast to FP8.
+    operands: Vec<f64>,
     /// Whether it is a cast that is no longer needed.
     is_gone: bool,
     /// Inputs of the efficiency model, in the recorded and the requested precision.
@@ -77,8 +88,9 @@ impl Change {
     ) -> Option<Self> {
         let mut change = Self::of_numbers(profile, to)?;
         let Self { from, to, .. } = change;
+        change.eight = eight::Step::new(decoded);
         change.operations = decoded.iter().map(|one| change.changed(one, efficiency)).collect();
-        if autocasts(to) && is_wide(from) {
+        if mixes(to) && is_wide(from) {
             let added = casts::added(decoded, profile.workload.parameter_count);
             for (changed, casts) in change.operations.iter_mut().zip(added) {
                 if let Some(changed) = changed {
@@ -94,7 +106,13 @@ impl Change {
         let to = to?;
         let recorded = profile.workload.precision;
         let from = recorded.unwrap_or_else(|| infer(&profile.operations));
-        (from != to).then(|| Self { from, to, recorded: recorded.is_some(), operations: Vec::new() })
+        (from != to).then(|| Self {
+            from,
+            to,
+            recorded: recorded.is_some(),
+            operations: Vec::new(),
+            eight: eight::Step::default(),
+        })
     }
 
     /// The requested precision.
@@ -136,6 +154,8 @@ impl Change {
         let resized = Resized {
             states: if to_fp8 { [1.0, 1.0] } else { ends(states(self.to), states(self.from)) },
             rest: ends(rest(self.to), rest(self.from)),
+            // The loss stays in 32 bits.
+            temporary: if to_fp8 { [1.0, 1.0] } else { ends(rest(self.to), rest(self.from)) },
             copies: Bytes::known(parameters * copies),
         };
         (resized.states != [1.0, 1.0] || resized.rest != [1.0, 1.0]).then_some(resized)
@@ -156,14 +176,23 @@ impl Change {
                 (casts, _) => notes.push(Finding::CastsDropped { casts, to }),
             }
         }
-        if autocasts(to) && is_wide(from) {
-            let counted = decoded.iter().zip(&self.operations);
-            let elements = counted.map(|(one, changed)| {
-                let casts = changed.as_ref().map_or(0.0, |changed| changed.casts.iter().sum());
-                casts * f64::from(one.operation.count)
+        // Elements that the operations cast.
+        let elements = |of: fn(&Changed) -> &[f64]| -> f64 {
+            let counted = decoded.iter().zip(&self.operations).map(|(one, changed)| {
+                f64::from(one.operation.count) * changed.as_ref().map_or(0.0, |changed| of(changed).iter().sum())
             });
-            notes.push(Finding::CastsAdded { bytes: Bytes::known(elements.sum::<f64>() * casts::BYTES), to });
-        } else if mixes(to) && !mixes(from) {
+            counted.sum()
+        };
+        if to == Precision::Fp8 {
+            let elements = elements(|changed| &changed.operands);
+            let bytes = Bytes::known(elements * eight::BYTES);
+            notes.extend((elements > 0.0).then_some(Finding::OperandsCast { bytes }));
+        }
+        if mixes(to) && is_wide(from) {
+            let elements = elements(|changed| &changed.casts);
+            let bytes = Bytes::known(elements * casts::BYTES);
+            notes.extend((elements > 0.0).then_some(Finding::CastsAdded { bytes, to }));
+        } else if autocasts(to) && !mixes(from) {
             notes.push(Finding::CastsMissing { to });
         }
         notes
@@ -195,26 +224,28 @@ impl Change {
         rate.is_none().then(|| Finding::PrecisionKept { gpu: gpu.slug.clone(), dtype, from, to })
     }
 
-    /// Scales the predictions of one GPU, operation by operation, with the reason if it `explains`. Returns a note.
+    /// Scales the predictions of one GPU, operation by operation, with the reason if it `explains`. Returns notes.
     pub(super) fn apply(
         &self,
         rates: &Rates<'_>,
         (decoded, efficiency): (&[Decoded<'_>], Option<&Efficiency>),
         operations: &mut [OperationPrediction],
         explains: bool,
-    ) -> Option<Finding> {
+    ) -> Vec<Finding> {
         let board = efficiency.map(|model| model.board(rates));
-        let (mut all, mut unknown) = (Micros::ZERO, Micros::ZERO);
+        let (mut all, mut unknown, mut after) = (Micros::ZERO, Micros::ZERO, Micros::ZERO);
         for ((decoded, changed), prediction) in decoded.iter().zip(&self.operations).zip(operations) {
             let Some(time) = &mut prediction.time else { continue };
             let total = time.range.mid * f64::from(prediction.count);
             all += total;
             let Some(work) = &decoded.work else {
                 unknown += if decoded.family == Family::View { Micros::ZERO } else { total };
+                after += total;
                 continue;
             };
             let factor =
                 changed.as_ref().map_or(1.0, |changed| self.factor((rates, board.as_ref()), decoded, work, changed));
+            after += total * factor;
             if (factor - 1.0).abs() > 1e-9 {
                 let range = time.range.map(|time| time * factor);
                 *time = widened(Estimate { range, ..*time });
@@ -224,7 +255,11 @@ impl Change {
             }
         }
         let share = if all.get() > 0.0 { unknown / all } else { 0.0 };
-        (share > 0.01).then_some(Finding::ShapelessOperators { share, from: self.from })
+        let factor = if all.get() > 0.0 { after / all } else { 1.0 };
+        let is_slower = self.to == Precision::Fp8 && !is_wide(self.from) && factor > 1.0 + NOTICEABLE;
+        let slower = is_slower.then_some(Finding::SlowerInFp8 { factor, from: self.from });
+        let shapeless = (share > 0.01).then_some(Finding::ShapelessOperators { share, from: self.from });
+        slower.into_iter().chain(shapeless).collect()
     }
 
     /// Time in the requested precision over time in the recorded one.
@@ -252,7 +287,12 @@ impl Change {
             let work = Work { flops: Flops::known(0.0), bytes, arithmetic: Arithmetic::Vector };
             roofline(rates, &work, Some(&DType::Float32), Some(self.to))
         };
-        let factor = (there + changed.casts.iter().map(cast).fold(Micros::ZERO, |all, one| all + one)) / here;
+        let operand = |elements: &f64| match board {
+            Some(board) => board.cast(Bytes::known(elements * eight::BYTES), eight::KERNELS),
+            None => cast(elements) * (eight::BYTES / casts::BYTES),
+        };
+        let casts = changed.casts.iter().map(cast).chain(changed.operands.iter().map(operand));
+        let factor = (there + casts.fold(Micros::ZERO, |all, one| all + one)) / here;
         // Libraries choose the faster kernel: TF32 is never slower than FP32.
         match (decoded.arithmetic, changed.arithmetic) {
             (Some(Precision::Fp32Strict), Some(Precision::Tf32)) => factor.min(1.0),
@@ -269,7 +309,7 @@ impl Change {
             return None;
         }
         let is_gone = mixes(self.from) && !mixes(self.to) && casts::is_told(decoded);
-        let dtype = self.element(operation, decoded.family, before);
+        let dtype = self.element(decoded, before);
         let element = dtype.size_bytes().unwrap_or(size) as f64;
         // Tensors of other types, such as masks and statistics, keep their type.
         let work = if element == size as f64 { work } else { decoded.op.work(element)? };
@@ -282,11 +322,14 @@ impl Change {
             return None;
         }
         let asked = efficiency.map(|model| [decoded, &after].map(|one| model.with_tf32_or_without(one)));
-        Some(Changed { dtype, work, casts: Vec::new(), is_gone, asked, arithmetic: after.arithmetic })
+        let is_eight = dtype == DType::Float8E4m3 && *before != dtype;
+        let operands = if is_eight { eight::operands(decoded) } else { Vec::new() };
+        Some(Changed { dtype, work, casts: Vec::new(), operands, is_gone, asked, arithmetic: after.arithmetic })
     }
 
     /// Element type of an operation in the requested precision.
-    fn element(&self, operation: &Operation, family: Family, recorded: &DType) -> DType {
+    fn element(&self, decoded: &Decoded<'_>, recorded: &DType) -> DType {
+        let operation = decoded.operation;
         let half = match self.to {
             precision if precision.is_32_bits() => None,
             Precision::Fp16 | Precision::AmpFp16 => Some(DType::Float16),
@@ -296,7 +339,7 @@ impl Change {
             // A cast involves the sizes of both sides.
             return if name::is_cast(&operation.name) { recorded.clone() } else { DType::Float32 };
         };
-        if self.to == Precision::Fp8 && family == Family::Gemm {
+        if self.to == Precision::Fp8 && decoded.family == Family::Gemm && self.eight.runs(decoded) {
             return DType::Float8E4m3;
         }
         // A recording in mixed or pure 16-bit precision already shows which operations run in 16 bits.

@@ -6,6 +6,7 @@ use super::gpu::GpuFacts;
 use super::host::Host;
 use super::memory::MemoryFit;
 use super::method::Method;
+use super::supply::Supply;
 use super::transformer::TransformerStep;
 use habitat_base::units::{Micros, OpenRange, SamplesPerSecond};
 use habitat_step::profile::{Origin, Workload};
@@ -47,8 +48,8 @@ impl Predictions {
             waiting().map(of).fold([f64::INFINITY, 0.0_f64], |[low, high], one| [low.min(one), high.max(one)])
         };
         Waits {
-            idle_us: span(&|one| one.host_idle.get()).map(Micros::known),
-            idle_share: span(&|one| (one.host_idle / one.step.mid()).min(1.0)),
+            idle_us: span(&|one| one.data_wait().get()).map(Micros::known),
+            idle_share: span(&|one| (one.data_wait() / one.step.mid()).min(1.0)),
         }
     }
 }
@@ -62,8 +63,12 @@ pub struct Prediction {
     pub step: StepTime,
     /// Samples per second (batch size ÷ step time); `None` if the batch size is unknown.
     pub throughput: Option<OpenRange<SamplesPerSecond>>,
-    /// Part of the step in which the device waits for the host.
+    /// Part of the step in which the device waits for the host, its data included.
     pub host_idle: Micros,
+    /// Work of the device in the step, without any wait.
+    pub device: Micros,
+    /// Loading of the step's data, if the step waits for it or would if it were shorter.
+    pub data: Option<Supply>,
     /// Device time by method.
     pub shares: Vec<MethodShare>,
     /// Predictions of operations, in the order of the profile; empty with
@@ -91,15 +96,15 @@ pub struct Prediction {
 }
 
 impl Prediction {
-    /// Whether it is a step in 16 or 8 bits on an AMD GPU, with a wide range.
-    pub fn is_narrow_on_amd(&self) -> bool {
-        self.notes.contains(&Finding::NarrowOnAmd)
-    }
-
     /// Time of the optimizer update: its share of the operators' time, times the step without host wait. Equal at every
     /// batch size.
     pub fn update(&self) -> Micros {
         self.step.mid().checked_sub(self.host_idle).unwrap_or_default() * self.update_share
+    }
+
+    /// Part of the step in which it waits for its data.
+    pub fn data_wait(&self) -> Micros {
+        self.data.map_or(Micros::ZERO, |data| data.wait())
     }
 
     /// Step that plans use, on one GPU. A measurement has no range: over many steps the median counts, not the slowest
@@ -119,6 +124,8 @@ pub struct AtBatch {
     pub batch_size: u64,
     /// Step on one GPU, without communication.
     pub step: Estimate,
+    /// Loading of its data, as in [`Prediction::data`].
+    pub data: Option<Supply>,
     /// Whether it fits in memory.
     pub memory: MemoryFit,
     /// Source of the prediction, in words.

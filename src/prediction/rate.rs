@@ -10,7 +10,7 @@
 //!   share. With a published measurement, the geometric mean of that share and 1.1 times the measurement;
 //! - matrix cores reach their measured rate, in FP16 also that of BF16. Otherwise 80 % of their peak (77–87 % measured
 //!   on NVIDIA GPUs), 92 % if the peak is cut for 32-bit accumulation, or the rate at the GPU's power limit, whichever
-//!   is lower: small and low-power boards do not sustain the former;
+//!   is lower: small and low-power boards do not sustain the former. AMD's reach 51 to 72 %, by architecture;
 //! - FP32 on the vector units reaches the peak. Exceptions: 70 % on multiprocessors with 128 lanes from compute
 //!   capability 8.6 on, which cannot issue to all lanes in long sequences, and half on CDNA 3 and 4, whose figure
 //!   counts packed arithmetic;
@@ -38,7 +38,8 @@ use habitat_step::profile::{DType, Precision};
 
 /// Median of measured over nominal bandwidth among the GPUs of the catalog.
 const TYPICAL_BANDWIDTH_SHARE: f64 = 0.83;
-/// Usable share of nominal memory.
+/// Usable share of nominal memory: an assumption for all GPUs. GDDR6 with error correction has a sixteenth less than nominal,
+/// HBM nearly all: the largest runs in `models/lab/samples/published/hosts.jsonl.zst` show 93 % on an L40S, 99 % on an H100.
 const USABLE_SHARE: f64 = 0.92;
 
 /// Device time of the shortest kernels in recorded traces, in microseconds: the minimum of any launch.
@@ -50,10 +51,6 @@ pub const STEP_LAUNCH_US: f64 = 2.0;
 pub const ALONE_LAUNCH_US: f64 = 13.0;
 /// Longest time, in microseconds, that counts as a mere host launch.
 pub const LONGEST_LAUNCH_US: f64 = 60.0;
-/// Host time from one launch to the next, in microseconds: minimum and usual maximum. In 18 public traces (with the
-/// profiler, which slows the host) the launch call alone takes 3 to 18 µs, and the next follows 8 to 110 µs later
-/// (medians by trace; half of them are below 46 µs).
-pub(crate) const HOST_LAUNCH_US: [f64; 2] = [5.0, 50.0];
 
 /// Source of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -315,6 +312,27 @@ mod tests {
         let rates = Rates::new(&p100);
         assert_eq!(rates.product(Some(&DType::Bfloat16), None, false), rates.fp32);
         assert!(rates.fp32.sustained.get() < 10e12);
+    }
+
+    /// AMD's matrix cores reach the measured share, or that of their architecture; in FP8 a little less.
+    #[test]
+    fn amd_reaches_the_share_of_its_architecture() {
+        let share = |slug: &str, dtype: &DType| {
+            let gpu = spec(slug);
+            let peak = if *dtype == DType::Float8E4m3 { gpu.peak.fp8_tensor } else { gpu.peak.fp16_tensor };
+            Rates::new(&gpu).product(Some(dtype), None, false).sustained.get() / peak.unwrap().get()
+        };
+        for (slug, dtype, expected) in [
+            ("mi300x", DType::Float16, 0.511),
+            ("mi300x", DType::Float8E4m3, 0.468),
+            ("mi325x", DType::Float16, 0.600),
+            ("mi325x", DType::Float8E4m3, 0.546),
+            ("mi300a", DType::Bfloat16, 0.51),
+            ("mi210", DType::Bfloat16, 0.72),
+        ] {
+            let found = share(slug, &dtype);
+            assert!((found - expected).abs() < 1e-3, "{slug} {dtype:?}: {found}");
+        }
     }
 
     #[test]

@@ -9,9 +9,9 @@
 //!   share h of that pass hides the traffic, except the last bucket;
 //! - N processes on one host slow each other down: data loaders, launches, barriers.
 //!
-//! Bandwidths, σ, h and o are fitted to 508 published pairs of one and several GPUs, 19 networks (Lambda's logs and
-//! table, NVIDIA's `DeepLearningExamples`), by [`Link`]. The bandwidths are those of whole training programs, not of
-//! NCCL alone. `habitat-lab evaluate scaling` prints the errors, `models/lab/steps/scaling.py --fit` a fit and its
+//! σ, h, o and the bandwidths of PCI Express are fitted to 508 published pairs of one and several GPUs, 19 networks
+//! (Lambda's logs and table, NVIDIA's `DeepLearningExamples`), by [`Link`]. Over `NVLink` their gradients are too small to
+//! show the bandwidth, so a bucket takes as long as in `nccl-tests` ([`Fabric`](super::fabric::Fabric)). `habitat-lab evaluate scaling` prints the errors, `models/lab/steps/scaling.py --fit` a fit and its
 //! errors with each network left out; many constants are nearly as good. The share of traffic that a program hides is
 //! not known beforehand, so the range is wide; one step measured on several GPUs corrects it ([`scaling_factor`]).
 //!
@@ -19,15 +19,18 @@
 //! divided layers or state, and large ones, are in `model_parallel.rs`.
 
 mod exchange;
+mod factors;
 mod machines;
 mod model_parallel;
 
 pub use super::fabric::Link;
+pub use factors::{Factors, LayoutFactors, fit_layouts};
 pub use machines::{Layout, ModelParallel, Network};
 pub use model_parallel::optimizer_step;
 
 use super::estimate::Estimate;
 use super::gpu::GpuFacts;
+use super::supply::Supply;
 use super::transformer::TransformerStep;
 use exchange::Exchange;
 use habitat_base::units::{Bytes, Micros, Range};
@@ -49,6 +52,8 @@ pub struct MicroBatch<'a> {
     pub batch: Option<u64>,
     /// Parts of the model that can be divided.
     pub model: Option<&'a TransformerStep>,
+    /// Loading of its data, if the step may wait for it.
+    pub data: Option<&'a Supply>,
 }
 
 /// Step time on N GPUs, with communication.
@@ -80,6 +85,20 @@ impl ScaledStep {
         self.why = format!("{batches} batches per GPU and update, gradients exchanged once; {}", self.why);
         self
     }
+
+    /// Adds the wait for data to a step that has none. Loading goes on during the exchange; the processes of a machine
+    /// share its CPU cores.
+    fn with_data(mut self, data: &Supply, layout: &Layout, batches: u64) -> Self {
+        let all = data.of_batches(batches);
+        let times = all.slower(layout.gpus, layout.cpus);
+        let wait = all.wait_of(self.step.range.mid, times[0]);
+        self.step.range = all.delayed(self.step.range, times);
+        if layout.all() > 1 && wait.get() > 0.0 {
+            let cpus = layout.cpus.map(|cpus| format!(" on {cpus:.0} CPUs")).unwrap_or_default();
+            self.why = format!("{}; {:.1} ms for data{cpus}", self.why, wait.as_millis());
+        }
+        self
+    }
 }
 
 /// Reason that a step cannot be scaled to several GPUs.
@@ -94,25 +113,32 @@ pub enum ScaleError {
     )]
     NoLayers,
     /// A layer would span several machines.
-    #[error("{tensor}-way tensor parallel needs machines with a multiple of {tensor} GPUs; these have {gpus}")]
+    #[error(
+        "{tensor}-way tensor parallel needs machines with a multiple of {tensor} GPUs; these have {gpus} (a replica takes {replica} GPUs)"
+    )]
     TensorOfMachine {
         /// GPUs that divide a layer.
         tensor: u32,
         /// GPUs per machine.
         gpus: u32,
+        /// GPUs per replica.
+        replica: u32,
     },
     /// The GPUs do not make whole replicas.
     #[error(
-        "{gpus} GPU{} not a multiple of the {replica} per model replica, {times} times as many would be: allow more machines (--max-machines)",
-        if *gpus == 1 { " is" } else { "s are" }
+        "a replica takes {replica} GPUs: whole ones need a multiple of {needed} machine{} with {gpus} GPU{}, not {machines} (--max-machines)",
+        if *needed == 1 { "" } else { "s" },
+        if *gpus == 1 { "" } else { "s" }
     )]
     Replicas {
-        /// Total number of GPUs.
+        /// Number of machines.
+        machines: u32,
+        /// GPUs per machine.
         gpus: u32,
         /// GPUs per replica.
         replica: u32,
-        /// Smallest factor that makes them a multiple.
-        times: u32,
+        /// Smallest number of machines with whole replicas.
+        needed: u32,
     },
     /// A stage would have no layer.
     #[error("{stages} pipeline stages for {layers} layers: use at most {layers}")]
@@ -126,7 +152,7 @@ pub enum ScaleError {
     #[error("no layers with experts found: leave out --expert-parallel")]
     NoExperts,
     /// The experts cannot be divided.
-    #[error("{experts} experts are not divisible by {gpus}-way expert parallel: use a divisor of {experts}")]
+    #[error("{experts} experts are not divisible by {gpus}-way expert parallel: use {}", nearest(*gpus, *experts))]
     Experts {
         /// GPUs that divide the experts.
         gpus: u32,
@@ -134,13 +160,22 @@ pub enum ScaleError {
         experts: u64,
     },
     /// The heads cannot be divided.
-    #[error("{heads} attention heads are not divisible by {tensor}-way tensor parallel: use a divisor of {heads}")]
+    #[error("{heads} attention heads are not divisible by {tensor}-way tensor parallel: use {}", nearest(*tensor, *heads))]
     Heads {
         /// GPUs that divide a layer.
         tensor: u32,
         /// Number of heads.
         heads: u64,
     },
+}
+
+/// Divisors of `of` next to `parts`: `4 or 8`.
+fn nearest(parts: u32, of: u64) -> String {
+    let divides = |parts: &u32| *parts > 0 && of.is_multiple_of(u64::from(*parts));
+    let below = (1..parts).rev().find(divides);
+    let most = u32::try_from(of).unwrap_or(u32::MAX).min(parts.saturating_mul(2).max(parts));
+    let above = (parts..=most).find(divides);
+    [below, above].into_iter().flatten().map(|parts| parts.to_string()).collect::<Vec<_>>().join(" or ")
 }
 
 /// Predicts the step on several GPUs, each with the batch of `single`.
@@ -163,13 +198,13 @@ fn scaled_step(
         return Ok(ScaledStep { step: *single, extra: Micros::ZERO, why: "one GPU, no communication".to_owned() });
     }
     if workload.mode == Mode::Inference {
-        let (_, deviation) = gpu.link.fitted();
+        let deviation = gpu.link.fitted().deviation;
         let range = Range { high: single.range.high * (1.0 + deviation * slowest(gpus)), ..single.range };
         let why = format!("{gpus} independent GPUs: inference exchanges no gradients");
         return Ok(ScaledStep { step: Estimate { range, ..*single }, extra: Micros::ZERO, why });
     }
     let gradients = gradients(workload)?;
-    let exchange = Exchange::new(gpu.link, layout, gradients);
+    let exchange = Exchange::new(gpu, layout, gradients);
     // The factor applies within one machine.
     let factor = factor.filter(|_| layout.gpus > 1);
     let added = exchange.added(single.range.mid, layout.network, factor);
@@ -205,11 +240,11 @@ fn scaled_step(
 /// [`ScaleError::NoParameters`] without a parameter count.
 pub fn scaling_factor(
     [on_one, on_several]: [Micros; 2],
-    link: Link,
+    gpu: &GpuFacts,
     gpus: u32,
     workload: &Workload,
 ) -> Result<f64, ScaleError> {
-    let expected = extra_time(on_one, link, gpus.max(2), workload)?;
+    let expected = extra_time(on_one, gpu, gpus.max(2), workload)?;
     Ok(on_several.checked_sub(on_one).unwrap_or_default() / expected)
 }
 
@@ -229,9 +264,9 @@ fn slowest(gpus: u32) -> f64 {
 ///
 /// # Errors
 /// [`ScaleError::NoParameters`] without a parameter count.
-pub fn extra_time(step: Micros, link: Link, gpus: u32, workload: &Workload) -> Result<Micros, ScaleError> {
+pub fn extra_time(step: Micros, gpu: &GpuFacts, gpus: u32, workload: &Workload) -> Result<Micros, ScaleError> {
     let layout = Layout::one_machine(gpus);
-    Ok(Exchange::new(link, &layout, gradients(workload)?).extra(step, layout.network.reached().mid))
+    Ok(Exchange::new(gpu, &layout, gradients(workload)?).extra(step, layout.network.reached().mid))
 }
 
 #[cfg(test)]
@@ -282,7 +317,7 @@ mod tests {
     #[test]
     fn batches_that_add_up_have_one_update() {
         let (batch, workload) = (step(100.0), training(100_000_000));
-        let micro = MicroBatch { step: &batch, update: Micros::known(20_000.0), batch: None, model: None };
+        let micro = MicroBatch { step: &batch, update: Micros::known(20_000.0), batch: None, model: None, data: None };
         let millis = |gpus, batches| {
             let layout = Layout::one_machine(gpus);
             let alone = scaled_step(&batch, &gpu(Link::Modules), &layout, &workload, None).unwrap();
@@ -375,6 +410,22 @@ mod tests {
         assert!((extra(10_000_000, 100.0) - (10.0 / 14.0 + waiting + 2.2)).abs() < 1e-9);
     }
 
+    /// 1.34 GB of gradients on 8 H100 are 54 buckets of 158 µs, 8.5 ms in all. A step of 30 ms hides all but the last
+    /// bucket, a step of 10 ms 4 of the 8.5 ms.
+    #[test]
+    fn over_nvlink_a_bucket_takes_as_long_as_in_nccl_tests() {
+        let extra = |step_millis: f64| {
+            let gpu = gpu(Link::Switched);
+            let scaled =
+                scaled_step(&step(step_millis), &gpu, &Layout::one_machine(8), &training(335_000_000), None).unwrap();
+            scaled.extra.as_millis()
+        };
+        let bucket = 0.065 + 25.0 * 1.75 / 470.0;
+        let other = |step_millis: f64| (2.0 * 8f64.ln()).sqrt() * 0.004 * step_millis + 3.0 * 0.5;
+        assert!((extra(30.0) - bucket - other(30.0)).abs() < 1e-9, "{}", extra(30.0));
+        assert!((extra(10.0) - (1340.0 / 25.0 * bucket - 4.0) - other(10.0)).abs() < 1e-9, "{}", extra(10.0));
+    }
+
     #[test]
     fn weights_in_16_bits_have_half_the_gradients() {
         let narrow = Workload { precision: Some(Precision::Bf16), ..training(500_000_000) };
@@ -405,12 +456,12 @@ mod tests {
     fn a_step_measured_on_several_gpus_is_predicted_as_measured() {
         let work = training(110_000_000);
         let [one, two] = [377.0, 541.0].map(|millis| Micros::from_millis(millis).unwrap());
-        let factor = scaling_factor([one, two], Link::Modules, 2, &work).unwrap();
+        let factor = scaling_factor([one, two], &gpu(Link::Modules), 2, &work).unwrap();
         let again =
             scaled_step(&step(377.0), &gpu(Link::Modules), &Layout::one_machine(2), &work, Some(factor)).unwrap();
         assert!((again.step.range.mid.as_millis() - 541.0).abs() < 1e-6, "{again:?}");
         let plain = scaled_step(&step(377.0), &gpu(Link::Modules), &Layout::one_machine(2), &work, None).unwrap();
         assert!(plain.extra.get() < again.extra.get() && plain.why.contains("estimated"));
-        assert_eq!(scaling_factor([two, one], Link::Modules, 2, &work), Ok(0.0));
+        assert_eq!(scaling_factor([two, one], &gpu(Link::Modules), 2, &work), Ok(0.0));
     }
 }

@@ -7,6 +7,7 @@ use super::estimate::{Estimate, MethodShare, OperationPrediction, StepTime};
 use super::finding::Finding;
 use super::gpu::GpuFacts;
 use super::host::Host;
+use super::launches::HostWork;
 use super::memory::{Fits, MemoryFit, MemoryNeed};
 use super::method::Method;
 use super::methods::{Inputs, OnGpu, StepParts};
@@ -17,8 +18,7 @@ use super::predictions::Prediction;
 use super::rate::Rates;
 use super::shares::{self, shares, update_share};
 use super::transformer::Layers;
-use habitat_base::units::{Micros, Range};
-use habitat_step::catalog::Vendor;
+use habitat_base::units::Micros;
 use habitat_step::profile::Operation;
 
 /// Inputs that all predictions of a profile share.
@@ -27,6 +27,8 @@ pub(super) struct Context<'a> {
     pub(super) need: &'a MemoryNeed,
     /// Layers that GPUs can share.
     pub(super) layers: Option<&'a Layers>,
+    /// Work of a host whose pace is assumed: the step was not recorded on a GPU, and its host is not to keep up.
+    pub(super) host_work: Option<&'a HostWork>,
     /// Warnings for the times of every GPU.
     pub(super) warnings: &'a [Finding],
 }
@@ -38,7 +40,7 @@ pub(super) fn predict_one(context: &Context<'_>, on: &OnGpu<'_>, change: Option<
     let (rates, gpu, host, explains) = (on.gpu, on.gpu.gpu, options.host, !options.steps_only);
     let is_origin = origin.is_some_and(|origin| origin.gpu.slug == gpu.slug);
     let mut operations: Vec<OperationPrediction> = decoded.iter().map(|decoded| on.predict(decoded)).collect();
-    let taken_over = change.and_then(|change| {
+    let taken_over = change.map_or_else(Vec::new, |change| {
         let efficiency = models.and_then(|models| models.models.efficiency());
         change.apply(rates, (decoded, efficiency), &mut operations, explains)
     });
@@ -79,12 +81,13 @@ pub(super) fn predict_one(context: &Context<'_>, on: &OnGpu<'_>, change: Option<
             StepTime::Predicted(doubt.map_or(step, |doubt| doubt.widened(step)))
         }
     };
-    let narrow_on_amd = is_narrow_on_amd(on, change) && !step.is_of_origin();
-    let step = if narrow_on_amd { StepTime::Predicted(widened_on_amd(step.as_estimate(), host_idle)) } else { step };
-    let pace = Pace::new(profile, base, &operations, origin.is_some());
-    let (step, data_wait, of_host) = match host {
+    // Steps recorded on this GPU have their waits; predicted ones get that for data below.
+    let waited = base.filter(|_| step.is_of_origin()).map_or(Micros::ZERO, |base| base.data_wait);
+    let device = step.mid().checked_sub(host_idle + waited).unwrap_or_default();
+    let pace = Pace::new(profile, base, &operations, (context.host_work, gpu));
+    let (step, data, of_host) = match host {
         Host::AsRecorded => pace.as_recorded(step),
-        Host::KeepsUp => (pace.kept_up(step), Micros::ZERO, Vec::new()),
+        Host::KeepsUp => (pace.kept_up(step), None, Vec::new()),
     };
     warnings.extend(of_host);
     // Measured steps include their own GPU's rates, and converted steps are no longer in the recorded precision.
@@ -105,7 +108,6 @@ pub(super) fn predict_one(context: &Context<'_>, on: &OnGpu<'_>, change: Option<
     if let Some(lines) = on.lines().filter(|_| measured.is_none()) {
         notes.extend(notes::of_lines(&lines, &shares));
     }
-    notes.extend(narrow_on_amd.then_some(Finding::NarrowOnAmd));
     notes.splice(0..0, taken_over);
     if measured.is_some() && left_out.get() > 0.0 {
         notes.insert(0, Finding::BusyTime);
@@ -119,7 +121,9 @@ pub(super) fn predict_one(context: &Context<'_>, on: &OnGpu<'_>, change: Option<
         notes,
         step,
         throughput,
-        host_idle: host_idle + data_wait,
+        host_idle: host_idle + data.map_or(Micros::ZERO, |data| data.wait()),
+        device,
+        data,
         shares,
         update_share: update_share(&operations),
         left_out: shares::left_out(&operations),
@@ -140,27 +144,6 @@ fn relative_time([one, other]: [&Decoded<'_>; 2], rates: &Rates<'_>, efficiency:
         None => roofline_of(decoded, rates),
     };
     time(other).zip(time(one)).map_or(1.0, |(other, one)| other / one)
-}
-
-/// Maximum of measured over predicted time of 16-bit steps on an AMD GPU: 2.8 to 3.9 for BERT-base, ResNet-50 and
-/// ResNet-152 in mixed precision at batches from 16 to 2,520 on an MI325X (milabench, `PyTorch` 2.5.1 with `ROCm` 6.2).
-const NARROW_ON_AMD: f64 = 4.0;
-
-/// Whether a step in 16 or 8 bits is predicted for an AMD GPU from shapes or from another vendor's GPU; the models were
-/// not trained on such steps.
-fn is_narrow_on_amd(on: &OnGpu<'_>, change: Option<&Change>) -> bool {
-    let &Inputs { profile, origin, .. } = on.inputs();
-    let is_amd = |rates: &Rates<'_>| rates.gpu.vendor == Vendor::Amd;
-    let recorded = || profile.workload.precision.unwrap_or_else(|| precision::infer(&profile.operations));
-    let precision = change.map_or_else(recorded, Change::to);
-    is_amd(on.gpu) && !origin.is_some_and(is_amd) && !precision.is_32_bits()
-}
-
-/// Raises the high end of the range to the errors found for such steps.
-fn widened_on_amd(step: Estimate, host_idle: Micros) -> Estimate {
-    let Range { low, mid, high } = step.range;
-    let most = mid.checked_sub(host_idle).unwrap_or_default() * NARROW_ON_AMD + host_idle;
-    Estimate { range: Range { low, mid, high: high.max(most) }, ..step }
 }
 
 /// Sets the fit of one rank's share of a model to unknown: the whole may not fit even if the share does. Without a

@@ -257,6 +257,7 @@ fn forward(part: &Part, dtype: Option<DType>) -> Option<Operation> {
         dtype,
         attributes,
         device_time: None,
+        cpu_time: None,
         kernels: Vec::new(),
     })
 }

@@ -30,6 +30,9 @@ pub(super) struct Layers {
     recomputes: bool,
     experts: Option<Experts>,
     batch_size: Option<u64>,
+    ends: [f64; 2],
+    inside: f64,
+    inputs: Bytes,
     /// Division of each operation.
     sharing: Vec<Sharing>,
 }
@@ -52,6 +55,8 @@ struct Sharing {
     is_divided: bool,
     /// Whether it occurs less than half as often as layers do, or once.
     is_outside: bool,
+    /// Whether it is fused attention of the forward pass that the backward pass repeats.
+    is_repeated: bool,
 }
 
 /// Transformer training step on one GPU, as far as others can share it. Times are of one batch through the whole model.
@@ -75,8 +80,19 @@ pub struct TransformerStep {
     pub update: f64,
     /// Share outside the layers: the embedding, the last product, the loss.
     pub outside: f64,
+    /// Elements of the weights of the embedding and of the last product; 0 if not found.
+    pub ends: [f64; 2],
+    /// Elements of the weights of products within the layers, without those of experts.
+    pub inside: f64,
+    /// Share that computing the layers again adds: their forward pass, less the attention that the backward pass repeats
+    /// already.
+    pub forward: f64,
+    /// Activations that remain if whole layers are computed again: inputs of the layers, and logits.
+    pub inputs: Bytes,
     /// Operations of a batch that the host launches one by one.
     pub launches: f64,
+    /// Those that computing the layers again adds.
+    pub launches_again: f64,
 }
 
 /// Experts of a step's layers: batched products with the activations between layers. All have equally many tokens.
@@ -123,6 +139,9 @@ impl Layers {
             recomputes: attentions.iter().any(|(one, _)| one.operation.phase == Phase::Backward) && repeats_layers,
             experts: None,
             batch_size,
+            ends: [0.0; 2],
+            inside: 0.0,
+            inputs: Bytes::ZERO,
             sharing: Vec::new(),
         };
         // Probabilities times values have as many columns as a head.
@@ -132,7 +151,32 @@ impl Layers {
             .find(|(_, product)| product.batch > 1.0 && product.reduction == layers.width && product.columns != head);
         layers.experts = first.and_then(|(one, product)| Experts::of(decoded, one, product));
         layers.sharing = layers.shared(decoded);
+        (layers.ends, layers.inside) = layers.weights(decoded);
+        let logits = layers.ends[1] / (layers.width * layers.width);
+        layers.inputs = layers.activations * (f64::from(count) + logits);
         Some(layers)
+    }
+
+    /// Weights of the largest table and of the widest product behind the layers; and of all products within these.
+    fn weights(&self, decoded: &[Decoded<'_>]) -> ([f64; 2], f64) {
+        let all = || decoded.iter().zip(&self.sharing);
+        let forward = || all().filter(|(one, _)| one.operation.phase == Phase::Forward);
+        let tables = forward().filter(|(one, _)| matches!(one.op.name.form, Form::Lookup(_)));
+        let table = tables.filter_map(|(one, _)| one.operation.inputs.first().map(volume)).fold(0.0, f64::max);
+        let (mut last, mut inside) = (0.0f64, 0.0);
+        for (one, sharing) in forward() {
+            let Some(Sizes::Product(product)) = &one.op.sizes else { continue };
+            let weights = product.reduction * product.columns;
+            if product.batch != 1.0 {
+                continue;
+            }
+            if !sharing.is_outside {
+                inside += weights * f64::from(one.operation.count);
+            } else if product.reduction == self.width {
+                last = last.max(weights);
+            }
+        }
+        ([table, last], inside)
     }
 
     fn shared(&self, decoded: &[Decoded<'_>]) -> Vec<Sharing> {
@@ -144,7 +188,12 @@ impl Layers {
         let is_outside = |times: u32| times < self.count && (times == 1 || 2 * times < self.count);
         let sharing = |one: &Decoded<'_>| {
             let times = occurrences.get(&(one.operation.name.as_str(), one.operation.inputs.as_slice()));
-            Sharing { is_divided: self.is_divided(one), is_outside: times.is_some_and(|&times| is_outside(times)) }
+            Sharing {
+                is_divided: self.is_divided(one),
+                is_outside: times.is_some_and(|&times| is_outside(times)),
+                is_repeated: one.operation.phase == Phase::Backward
+                    && matches!(&one.op.sizes, Some(Sizes::Attention(attention)) if !attention.is_backward),
+            }
         };
         decoded.iter().map(sharing).collect()
     }
@@ -157,7 +206,8 @@ impl Layers {
         is_launched: bool,
         together: impl Fn(usize, &Operation) -> f64,
     ) -> Option<TransformerStep> {
-        let (mut all, mut divided, mut update, mut outside, mut launches) = (0.0, 0.0, 0.0, 0.0, 0.0);
+        let (mut all, mut divided, mut update, mut outside) = (0.0, 0.0, 0.0, 0.0);
+        let (mut forward, mut launches, mut launches_again) = (0.0, 0.0, 0.0);
         for (sharing, predicted) in self.sharing.iter().zip(operations) {
             let count = f64::from(predicted.count);
             let time = predicted.time.map_or(0.0, |time| time.range.mid.get()) * count;
@@ -172,11 +222,22 @@ impl Layers {
             launches += count;
             divided += if sharing.is_divided { time } else { 0.0 };
             outside += if sharing.is_outside { time } else { 0.0 };
+            let again = match predicted.phase {
+                Phase::Forward if !sharing.is_outside => 1.0,
+                _ if sharing.is_repeated => -1.0,
+                _ => 0.0,
+            };
+            forward += again * time;
+            launches_again += again * count;
         }
         (all > 0.0).then(|| TransformerStep {
             layers: self.count,
             heads: self.heads,
             batch_size: self.batch_size,
+            ends: self.ends,
+            inside: self.inside,
+            inputs: self.inputs,
+            forward: (forward / all).max(0.0),
             activations: self.activations,
             recomputes: self.recomputes,
             experts: self.experts.as_ref().map(|experts| experts.on(operations, all, together)),
@@ -184,6 +245,7 @@ impl Layers {
             update: update / all,
             outside: outside / all,
             launches: if is_launched { launches } else { 0.0 },
+            launches_again: if is_launched { launches_again.max(0.0) } else { 0.0 },
         })
     }
 
@@ -219,7 +281,7 @@ impl Experts {
             if one.operation.phase == Phase::Forward {
                 weights += f64::from(one.operation.count) * count * product.reduction * product.columns;
             }
-            // Rows that are as many as columns cannot be told from them.
+            // If rows and columns are equally many, they cannot be distinguished.
             let is_clear = rows != width
                 && [product.rows, product.reduction, product.columns].iter().filter(|extent| **extent == rows).count()
                     == 1;
@@ -339,129 +401,4 @@ fn between<'d, 'a>(products: &[Multiplied<'d, 'a>], seen: Seen) -> Option<(&'d D
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::estimate::Estimate;
-    use crate::method::Method;
-    use habitat_base::units::Micros;
-    use habitat_step::profile::{Operation, Profile};
-
-    fn operation(name: &str, phase: &str, count: u32, inputs: &str) -> String {
-        format!(
-            r#"{{"name": "aten::{name}", "phase": "{phase}", "count": {count}, "dtype": "bfloat16", "inputs": {inputs}}}"#
-        )
-    }
-
-    /// Two layers of 64 columns, 4 heads of 16, on 2 sequences of 8 tokens; each operation takes a microsecond.
-    fn decoder(attention: &[String], more: &[String]) -> Option<TransformerStep> {
-        let mut all = vec![
-            operation("mm", "forward", 2, "[[16, 64], [64, 192]]"),
-            operation("mm", "forward", 2, "[[16, 64], [64, 64]]"),
-            operation("mm", "forward", 2, "[[16, 64], [64, 256]]"),
-            operation("gelu", "forward", 2, "[[2, 8, 256]]"),
-            operation("mm", "forward", 2, "[[16, 256], [256, 64]]"),
-            operation("add", "forward", 4, "[[2, 8, 64], [2, 8, 64]]"),
-            operation("native_layer_norm", "forward", 4, "[[2, 8, 64], [64], [64]]"),
-            operation("mm", "forward", 1, "[[16, 64], [64, 1000]]"),
-            operation("_foreach_add_", "optimizer", 1, "[[64, 64]]"),
-        ];
-        all.extend_from_slice(attention);
-        all.extend_from_slice(more);
-        let json = format!(
-            r#"{{"format": "habitat-profile", "version": 1, "workload": {{"name": "w", "mode": "training"}}, "operations": [{}]}}"#,
-            all.join(", ")
-        );
-        let profile = Profile::from_json(json.as_bytes()).unwrap().0;
-        let decoded = Decoded::all(&profile);
-        let time = Estimate::with_band(Micros::known(1.0), 0.0, Method::Roofline);
-        let predicted = |(index, operation): (usize, &Operation)| OperationPrediction {
-            index,
-            name: operation.name.clone(),
-            phase: operation.phase,
-            count: operation.count,
-            time: Some(time),
-            origin_time: None,
-            is_far: false,
-            why: String::new(),
-        };
-        let operations: Vec<OperationPrediction> = profile.operations.iter().enumerate().map(predicted).collect();
-        Layers::of(&decoded, Some(2))?.on(&operations, true, |_, _| 0.5)
-    }
-
-    fn fused(phase: &str) -> String {
-        operation("_scaled_dot_product_flash_attention", phase, 2, "[[2, 4, 8, 16], [2, 4, 8, 16], [2, 4, 8, 16]]")
-    }
-
-    /// 2·8·64 elements of 2 bytes between layers.
-    #[test]
-    fn layers_and_their_traffic_are_those_of_attention() {
-        let found = decoder(&[fused("forward")], &[]).unwrap();
-        assert_eq!((found.layers, found.heads, found.batch_size), (2, 4, Some(2)));
-        assert_eq!(found.activations.get(), 2048.0);
-        assert!(!found.recomputes);
-        // With the two of attention there are 22: 13 divided, 8 sums and norms, one update.
-        let share = |count: f64, share: f64| assert!((share - count / 22.0).abs() < 1e-12, "{found:?}");
-        share(13.0, found.divided);
-        share(1.0, found.update);
-        share(1.0, found.outside);
-        assert_eq!(found.launches, 21.0);
-    }
-
-    #[test]
-    fn a_forward_pass_run_again_adds_up_again() {
-        let found = decoder(&[fused("forward"), fused("backward")], &[]).unwrap();
-        assert!(found.recomputes && found.layers == 2);
-        // The backward pass of attention is not a recomputation.
-        let backward = operation(
-            "_scaled_dot_product_flash_attention_backward",
-            "backward",
-            2,
-            "[[2, 4, 8, 16], [2, 4, 8, 16], [2, 4, 8, 16], [2, 4, 8, 16]]",
-        );
-        assert!(!decoder(&[fused("forward"), backward], &[]).unwrap().recomputes);
-    }
-
-    #[test]
-    fn attention_of_products_and_a_softmax_counts_too() {
-        let of = [
-            operation("bmm", "forward", 2, "[[8, 8, 16], [8, 16, 8]]"),
-            operation("_softmax", "forward", 2, "[[2, 4, 8, 8]]"),
-            operation("bmm", "forward", 2, "[[8, 8, 8], [8, 8, 16]]"),
-        ];
-        let found = decoder(&of, &[]).unwrap();
-        assert_eq!((found.layers, found.heads, found.experts), (2, 4, None));
-        // As under autocast: the softmax in 32 bits, the products around it in 16.
-        let of = of.map(|one| if one.contains("_softmax") { one.replace("bfloat16", "float32") } else { one });
-        let found = decoder(&of, &[]).unwrap();
-        assert_eq!(found.activations.get(), 2048.0);
-    }
-
-    /// 4 experts; each of 16 tokens visits two of them: 8 rows for each.
-    #[test]
-    fn experts_are_their_batched_products() {
-        let of = [
-            fused("forward"),
-            operation("bmm", "forward", 2, "[[4, 8, 64], [4, 64, 96]]"),
-            operation("bmm", "forward", 2, "[[4, 8, 48], [4, 48, 64]]"),
-            operation("bmm", "backward", 2, "[[4, 64, 8], [4, 8, 96]]"),
-            operation("bmm", "backward", 2, "[[4, 7, 8], [4, 8, 96]]"),
-        ];
-        let found = decoder(&of, &[]).unwrap().experts.unwrap();
-        assert_eq!((found.count, found.layers, found.exchanged.get()), (4, 2, 4096.0));
-        assert_eq!((found.weights, found.together), (2.0 * 4.0 * 64.0 * (96.0 + 48.0), 0.5));
-        assert!((found.products - 6.0 / 30.0).abs() < 1e-12, "{found:?}");
-        let one: Operation = serde_json::from_str(&operation("bmm", "forward", 1, "[]")).unwrap();
-        let merged = |inputs: &[&[u64]]| {
-            let inputs = inputs.iter().map(|shape| shape.to_vec()).collect();
-            super::merged(&Operation { inputs, ..one.clone() }, 4, 8).inputs
-        };
-        assert_eq!(merged(&[&[4, 8, 64], &[4, 64, 96]]), [vec![1, 32, 64], vec![1, 64, 96]]);
-        assert_eq!(merged(&[&[32, 64], &[4, 64, 96], &[4]]), [vec![32, 64], vec![1, 64, 96], vec![1]]);
-    }
-
-    #[test]
-    fn without_attention_nothing_is_said() {
-        assert_eq!(decoder(&[], &[]), None);
-        assert_eq!(decoder(&[], &[operation("_log_softmax", "forward", 1, "[[16, 1000]]")]), None);
-    }
-}
+mod tests;

@@ -24,6 +24,9 @@ mod import;
 mod input;
 mod jobs;
 #[cfg(unix)]
+mod kept;
+mod mcp;
+#[cfg(unix)]
 mod named;
 mod options;
 mod output;
@@ -46,8 +49,6 @@ mod unavailable;
 
 use std::io::{self, Write};
 
-use clap::CommandFactory;
-
 use crate::settings::args::{self, Cli, Command, FileArgs, ModelsCommand};
 use crate::store::{self, Paths};
 use crate::terminal;
@@ -55,13 +56,14 @@ use crate::terminal;
 #[cfg(not(target_os = "linux"))]
 use unavailable::{attach, env};
 #[cfg(not(unix))]
-use unavailable::{calibrate, run, trace_shapes};
+use unavailable::{calibrate, kept, run, trace_shapes};
 
 pub use error::CliError;
 pub use input::{Loaded, load};
 pub use jobs::Jobs;
 pub use options::settings;
 pub use output::print_json;
+pub use own::typed as own_machines;
 pub use screens::{Outcome, Screens};
 pub use typed::{meant, of_variable};
 // Used by the workshop (`models/lab`), which reads, names and reports as the commands do.
@@ -80,7 +82,7 @@ pub fn run(mut cli: Cli) -> Result<Outcome, CliError> {
     if !matches!(cli.command, Some(Command::Completions(_) | Command::Man(_) | Command::Schema(_))) {
         check_folders()?;
     }
-    let is_paged = cli.command.as_ref().and_then(Command::text);
+    let is_paged = cli.command.as_mut().and_then(Command::text);
     match cli.command.as_mut().and_then(Command::document) {
         Some(FileArgs { output: Some(path), force }) => {
             output::check_form(&path)?;
@@ -119,6 +121,9 @@ fn command(cli: Cli, out: &mut dyn Write) -> Result<Outcome, CliError> {
     let code = match cli.command {
         None => return screens::run(cli.screens, out),
         Some(Command::Run(args)) => return run::run(args, cli.screens),
+        Some(Command::Join(args)) => return kept::join(&args, cli.screens),
+        Some(Command::History(args)) => kept::history(&args, out)?,
+        Some(Command::Jobs(args)) => kept::jobs(&args, out)?,
         Some(Command::Attach(args)) => attach::run(&args, out)?,
         Some(Command::Env(args)) => env::run(&args, out)?,
         Some(Command::TraceShapes(args)) => trace_shapes::run(&args, out)?,
@@ -143,19 +148,9 @@ fn command(cli: Cli, out: &mut dyn Write) -> Result<Outcome, CliError> {
         Some(Command::CalibrateScaling(args)) => scaling::run(&args, out)?,
         Some(Command::Collect(args)) => collect::run(&args)?,
         Some(Command::Fit(args)) => fit::run(&args, out)?,
-        Some(Command::Completions(args)) => {
-            // Written in one go: the generator panics if its writer fails.
-            let mut text = Vec::new();
-            clap_complete::generate(args.shell, &mut Cli::command(), "habitat-tui", &mut text);
-            out.write_all(&text)?;
-            0
-        }
-        Some(Command::Man(_)) => {
-            let mut text = Vec::new();
-            clap_mangen::Man::new(Cli::command()).render(&mut text)?;
-            out.write_all(&text)?;
-            0
-        }
+        Some(Command::Completions(args)) => print::completions(args.shell, out)?,
+        Some(Command::Man(args)) => print::man(args.command.as_deref(), out)?,
+        Some(Command::Mcp) => mcp::run()?,
         Some(Command::Config(args)) => print::config(&args, out)?,
         Some(Command::Help(_)) => help()?,
         #[cfg(unix)]

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::cli::Screens;
+use crate::cli::{self, Screens};
 use crate::store::{Paths, StoreError, now, save_atomically};
 use habitat_base::units::GpuSlug;
 use habitat_planning::plan::{FrontierPoint, Goal, Prepared};
@@ -17,13 +17,14 @@ use habitat_prediction::hypothetical::what_if;
 use habitat_prediction::{MethodChoice, Options, Predictions, predict};
 use habitat_recorder::live::Session;
 use habitat_reports::html::Report;
+use habitat_reports::launch::Start;
 use habitat_reports::plan_form::Written;
 use habitat_reports::plan_toml::Request;
 use habitat_reports::theme::{ColourInputs, ColourLevel, GlyphSet};
 use habitat_screens::action::Screen;
-use habitat_screens::app::engine::{Solved, Version};
+use habitat_screens::app::engine::{Export, Solved, Version};
 use habitat_screens::app::screen::profile::Against;
-use habitat_screens::app::{Chosen, Engine, SaveOutcome, Setup, Source};
+use habitat_screens::app::{Chosen, Engine, Own, SaveOutcome, Setup, Source};
 use habitat_screens::keymap::{Key, Keymap};
 use habitat_screens::tui::{self, Launch, Line, TuiError, run, screenshot};
 use habitat_step::catalog::Catalog;
@@ -94,14 +95,14 @@ fn converted(svg: &str) -> io::Result<Vec<u8>> {
 
 /// Opens the screens for a running job. Returns the job's exit code, unless a signal closed the screens.
 fn on_job(screens: Screens, session: Session) -> Result<u8, TuiError> {
-    let Session { job, updates, control, finish, is_done } = session;
+    let Session { job, updates, control, finish } = session;
     let opened = launch(screens).and_then(|mut launch| {
         launch.setup.source = Source::Awaited;
         launch.setup.screen = Screen::Job;
         launch.setup.job = Some(job);
-        run(launch, Some(Line { updates, control, is_done }))
+        run(launch, Some(Line { updates, control }))
     });
-    // Even if the screens failed, the job keeps running and the user gets its report.
+    // Even if the screens failed, the job keeps running and the user learns of it.
     let code = finish();
     Ok(match opened? {
         0 => code,
@@ -114,23 +115,7 @@ fn on_job(screens: Screens, session: Session) -> Result<u8, TuiError> {
 /// # Errors
 /// [`TuiError::Setting`] for invalid keys or an invalid colour level.
 pub fn launch(screens: Screens) -> Result<Launch, TuiError> {
-    let Screens {
-        command,
-        args,
-        settings,
-        loaded,
-        against,
-        catalog,
-        prices,
-        options,
-        goal,
-        themes,
-        theme,
-        gpu,
-        jobs,
-        sizes,
-        live: _,
-    } = screens;
+    let Screens { command, args, settings, loaded, jobs, .. } = screens;
     let variable = |name: &str| env::var(name).ok();
     let (no_color, colorterm, term) = (variable("NO_COLOR"), variable("COLORTERM"), variable("TERM"));
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(variable).find(|value| !value.is_empty());
@@ -154,40 +139,50 @@ pub fn launch(screens: Screens) -> Result<Launch, TuiError> {
     } else {
         Source::Given(loaded.label)
     };
-    let (catalog, prices) = (Arc::new(catalog), Arc::new(prices));
+    let (catalog, prices) = (Arc::new(screens.catalog), Arc::new(screens.prices));
     let request = Request {
         command: command.to_string(),
         file: args.input.file.as_ref().map(|file| file.display().to_string()),
-        own: args.own.names(),
         usd_per_kwh: args.own.usd_per_kwh,
         ..Request::default()
     };
-    let precision = options.precision;
-    let mut engine = engine(&catalog, &prices, (options, sizes), request);
+    let precision = screens.options.precision;
+    let own = {
+        let (listed, catalog) = (screens.listed, catalog.clone());
+        let facts = (args.own.usd_per_kwh, args.wish.network.is_some());
+        Own {
+            names: args.own.names(),
+            is_changed: false,
+            add: Arc::new(move |text| cli::own_machines(text, facts, &listed, &catalog)),
+        }
+    };
+    let mut engine = engine(&catalog, (screens.options, screens.sizes), request);
     if let Some(jobs) = jobs.clone() {
         engine.jobs = Arc::new(move || jobs.plan().map_err(|error| error.to_string()));
     }
     let setup = Setup {
         profile: Arc::new(loaded.profile),
         source,
-        against: against.map(|loaded| Against { profile: Arc::new(loaded.profile), label: loaded.label }),
+        against: screens.against.map(|loaded| Against { profile: Arc::new(loaded.profile), label: loaded.label }),
         typed: command,
         job: None,
         jobs: jobs.as_ref().map(|jobs| jobs.file.display().to_string()),
         catalog,
         prices,
+        own,
         precision,
         now: || now().to_zoned(jiff::tz::TimeZone::system()),
-        goal,
+        goal: screens.goal,
         keymap,
-        themes,
-        theme,
+        themes: screens.themes,
+        theme: screens.theme,
         colours,
         glyphs: GlyphSet::resolve(asked, locale.as_deref(), term.as_deref()),
         mouse: !args.no_mouse && settings.mouse != Some(false),
         screen: args.screen,
-        gpu,
+        gpu: screens.gpu,
         filter: args.filter,
+        launch: settings.launch,
     };
     Ok(Launch { setup, engine, colours_asked: flag.is_some() || config.is_some() })
 }
@@ -198,21 +193,16 @@ const AROUND: [(u64, u64); 10] = [(1, 4), (3, 8), (1, 2), (3, 4), (3, 2), (2, 1)
 /// The part of a plan that does not depend on deadline and budget, cached while these change.
 struct Kept {
     predictions: Arc<Predictions>,
+    prices: Arc<PriceBook>,
     goal: Goal,
     prepared: Prepared,
     frontier: Arc<Vec<FrontierPoint>>,
 }
 
-/// Functions that predict, plan and write, with this catalog and these prices. `sizes` are batch sizes that plans may
-/// use in addition to the recorded one; `request` has the current command, the file of the recorded step and own
-/// machines.
-pub fn engine(
-    catalog: &Arc<Catalog>,
-    prices: &Arc<PriceBook>,
-    (options, sizes): (Options, Vec<u64>),
-    request: Request,
-) -> Engine {
-    let (catalog, prices) = (catalog.clone(), prices.clone());
+/// Functions that predict, plan and write, with this catalog. `sizes` are batch sizes that plans may use in addition to
+/// the recorded one; `request` has the current command, the file of the recorded step and the price of electricity.
+pub fn engine(catalog: &Arc<Catalog>, (options, sizes): (Options, Vec<u64>), request: Request) -> Engine {
+    let catalog = catalog.clone();
     let kept: Mutex<Option<Kept>> = Mutex::new(None);
     let by = move |chosen: Chosen, targets: Vec<GpuSlug>| {
         let targets = if targets.is_empty() { options.targets.clone() } else { targets };
@@ -222,7 +212,7 @@ pub fn engine(
     let (catalog_too, by_too) = (catalog.clone(), by.clone());
     let (catalog_sweep, by_sweep) = (catalog.clone(), by.clone());
     let (catalog_change, by_change) = (catalog.clone(), by.clone());
-    let (by_export, prices_export) = (by.clone(), prices.clone());
+    let by_export = by.clone();
     let sizes_of = move |chosen: Chosen| chosen.batch.map_or_else(|| sizes.clone(), |one| one.into_iter().collect());
     let sizes_export = sizes_of.clone();
     let (catalog_detail, by_detail) = (catalog.clone(), by.clone());
@@ -262,17 +252,17 @@ pub fn engine(
             what_if(profile, &catalog_change, &operations(by_change(chosen, Vec::new())), gpu, changes, *along)
                 .map_err(|error| error.to_string())
         }),
-        plan: Arc::new(move |predictions, goal| {
+        plan: Arc::new(move |predictions, prices, goal| {
             tui::panic_if_asked("worker");
-            solve(&kept, predictions, &prices, goal)
+            solve(&kept, predictions, prices, goal)
         }),
         jobs: Arc::new(|| Err("no jobs file given (--jobs)".to_owned())),
         export: Arc::new(move |export| {
             let options = by_export(export.chosen, Vec::new());
-            let Request { command, file, own, usd_per_kwh, .. } = request.clone();
+            let Request { command, file, usd_per_kwh, .. } = request.clone();
             let request = Request::new(command, file, &export.profile, &options).map(|request| Request {
                 batch_sizes: sizes_export(export.chosen),
-                own,
+                own: export.own.clone(),
                 usd_per_kwh,
                 ..request
             });
@@ -282,7 +272,7 @@ pub fn engine(
                 profile: Some(&export.profile),
                 label: request.file.as_deref().unwrap_or("embedded sample"),
                 predictions: &export.predictions,
-                prices: &prices_export,
+                prices: &export.prices,
                 plan: Some(&export.plan),
                 frontier: &export.frontier,
                 difference: None,
@@ -295,7 +285,7 @@ pub fn engine(
                 predictions: &export.predictions,
                 request: &request,
                 created,
-                start: habitat_reports::launch::Start::default(),
+                start: &start(export),
                 all_rejected: false,
                 report: Some(&report),
             };
@@ -314,16 +304,23 @@ pub fn engine(
     }
 }
 
+/// How an exported plan starts.
+fn start(export: &Export) -> Start {
+    Start::new(export.launch.clone(), &export.predictions)
+}
+
 fn solve(
     kept: &Mutex<Option<Kept>>,
     predictions: &Arc<Predictions>,
-    prices: &PriceBook,
+    prices: &Arc<PriceBook>,
     goal: &Goal,
 ) -> Result<Solved, String> {
     let without_limits = Goal { deadline: None, budget: None, ..goal.clone() };
     // Only one plan is solved at a time, so this does not block; after a panic the value is still valid.
     let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-    let usable = |kept: &Kept| Arc::ptr_eq(&kept.predictions, predictions) && kept.goal == without_limits;
+    let usable = |kept: &Kept| {
+        Arc::ptr_eq(&kept.predictions, predictions) && Arc::ptr_eq(&kept.prices, prices) && kept.goal == without_limits
+    };
     if !kept.as_ref().is_some_and(usable) {
         *kept = None;
     }
@@ -332,7 +329,13 @@ fn solve(
         empty => {
             let prepared = Prepared::new(predictions, prices, &without_limits).map_err(|error| error.to_string())?;
             let frontier = Arc::new(prepared.frontier());
-            empty.insert(Kept { predictions: predictions.clone(), goal: without_limits, prepared, frontier })
+            empty.insert(Kept {
+                predictions: predictions.clone(),
+                prices: prices.clone(),
+                goal: without_limits,
+                prepared,
+                frontier,
+            })
         }
     };
     let plan = kept.prepared.explained(predictions, prices, goal.deadline, goal.budget);

@@ -5,6 +5,10 @@ pub mod collected;
 mod decompress;
 pub mod download;
 pub mod files;
+#[cfg(unix)]
+pub mod history;
+#[cfg(unix)]
+pub mod jobs;
 pub mod kind;
 pub mod nsys;
 pub mod operator_tables;

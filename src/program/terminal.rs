@@ -4,7 +4,7 @@
 mod pager;
 
 use std::fmt;
-use std::io::{self, BufWriter, Stderr, StdoutLock, Write};
+use std::io::{self, BufWriter, Stderr, Stdout, Write};
 
 use habitat_base::text::{to_screen, unsafe_to_show};
 use habitat_reports::wrap::wrap_sentences;
@@ -23,9 +23,9 @@ pub fn width() -> Option<u16> {
     size().map(|[columns, _]| columns)
 }
 
-/// Standard output, buffered and cleaned.
-pub fn stdout() -> Cleaned<BufWriter<StdoutLock<'static>>> {
-    Cleaned::new(BufWriter::new(io::stdout().lock()))
+/// Standard output, buffered and cleaned. It is locked only while the buffer is written: `mcp` writes there as well.
+pub fn stdout() -> Cleaned<BufWriter<Stdout>> {
+    Cleaned::new(BufWriter::new(io::stdout()))
 }
 
 /// Standard error, cleaned.

@@ -1,6 +1,7 @@
 //! A job that runs while the screens are open: reports from the thread that follows it to the one that draws it, and
 //! requests in the other direction. Plain data, so that neither side depends on the other.
 
+pub mod history;
 mod tail;
 
 use std::fmt;
@@ -10,13 +11,18 @@ use std::time::Duration;
 
 pub use tail::Tail;
 
-use habitat_base::units::{Bytes, Megahertz, Micros, Range, UsdPerHour, Watts};
+use serde::{Deserialize, Serialize};
+
+use habitat_base::units::{Bytes, GpuSlug, Hours, Megahertz, Micros, Range, Usd, UsdPerHour, Watts};
 use habitat_step::profile::Profile;
 pub use habitat_traces::import::Exchange;
 
 /// Constant properties of a job.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Job {
+    /// Name under which `join` finds it.
+    #[serde(default)]
+    pub id: String,
     /// Command on one line.
     pub command: String,
     /// Process id, which leads its process group.
@@ -27,23 +33,48 @@ pub struct Job {
     pub log: String,
     /// Profile to write.
     pub output: String,
-    /// What to record.
+    /// The windows to record.
     pub wanted: Wanted,
     /// The user's goal for the job.
     pub aim: Aim,
 }
 
 /// The user's goal for a job.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Aim {
     /// Total number of steps.
     pub steps: Option<u64>,
-    /// Hourly price of its machine.
+    /// Hourly price of its machine, as given with the job.
     pub price: Option<UsdPerHour>,
+    /// The plan that it follows.
+    #[serde(default)]
+    pub plan: Option<Planned>,
 }
 
-/// What to record of a job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What a plan says about a job, from the start of its program: what the set-up of the machine before it takes is left
+/// out.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Planned {
+    /// GPU of the first part.
+    #[serde(default)]
+    pub gpu: Option<GpuSlug>,
+    /// Hourly price of its machines.
+    #[serde(default)]
+    pub price: Option<UsdPerHour>,
+    /// Elapsed hours.
+    pub hours: Range<Hours>,
+    /// Cost.
+    pub cost: Range<Usd>,
+    /// Time of one step on all GPUs.
+    pub step: Range<Micros>,
+    /// Latest finish; `None` = no limit.
+    pub deadline: Option<Hours>,
+    /// Most dollars; `None` = no limit.
+    pub budget: Option<Usd>,
+}
+
+/// Windows to record of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Wanted {
     /// Steps of PyTorch's optimizers.
     Steps {
@@ -66,7 +97,7 @@ pub enum Wanted {
 }
 
 /// Signals that ask a job to end, mildest first. Each gets its time before the next one is sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StopSignal {
     /// SIGINT, as from Ctrl-C: Python raises `KeyboardInterrupt`, and programs that save a last checkpoint do so.
     Interrupt,
@@ -106,7 +137,7 @@ impl StopSignal {
 }
 
 /// State of the job.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum State {
     /// No messages yet: no Python, or no start of CUDA if kernels are recorded.
     #[default]
@@ -138,12 +169,29 @@ pub enum State {
         /// Whether it ended without an error.
         well: bool,
     },
-    /// It continues but is no longer followed.
+    /// It continues, but the process that recorded it was killed.
     Left,
 }
 
+/// Whether a job runs, from its processes and from what was written of its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Standing {
+    /// It runs and is recorded.
+    Runs,
+    /// It runs, but the process that recorded it was killed.
+    Unwatched,
+    /// It has ended, and its report is there.
+    Ended,
+    /// It has ended after the process that recorded it, or with it.
+    Lost,
+    /// The machine was restarted while it ran.
+    Rebooted,
+    /// It runs, or was killed, on this other machine.
+    Elsewhere(String),
+}
+
 /// Times of steps outside windows.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Times {
     /// Last step.
     pub now: Micros,
@@ -164,7 +212,7 @@ pub struct Times {
 
 /// Time that the last steps waited for data: the time in PyTorch's `DataLoader` for a batch or for the start of an
 /// epoch.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Waiting {
     /// Share of the time of those steps, 0 to 1.
     pub share: f64,
@@ -176,8 +224,31 @@ pub struct Waiting {
     pub cores: Option<u32>,
 }
 
+/// Split of the time of the last steps of a training on a CPU.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Split {
+    /// Mean step time.
+    pub step: Micros,
+    /// Waiting for a `DataLoader`.
+    pub input: Micros,
+    /// Up to the backward pass ([`history::Parts::forward`]).
+    pub forward: Micros,
+    /// Backward passes.
+    pub backward: Micros,
+    /// From the last backward pass to the end of the optimizer's step.
+    pub optimizer: Micros,
+}
+
+impl Split {
+    /// Time outside the parts: loading without a `DataLoader`, logging, pauses.
+    pub fn rest(&self) -> Micros {
+        let parts = self.input + self.forward + self.backward + self.optimizer;
+        self.step.checked_sub(parts).unwrap_or_default()
+    }
+}
+
 /// Contents of a time window.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Kernels {
     /// Kernels of all processes whose windows make the profile.
     pub count: u64,
@@ -188,7 +259,7 @@ pub struct Kernels {
 }
 
 /// State of a GPU, as `nvidia-smi` reports it; `None` for unreported values.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Board {
     /// GPU number.
     pub index: u32,
@@ -207,11 +278,11 @@ pub struct Board {
     /// Temperature in °C.
     pub celsius: Option<f64>,
     /// Throttle reasons.
-    pub limited_by: Vec<&'static str>,
+    pub limited_by: Vec<String>,
 }
 
 /// A process of the job.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Process {
     /// Process id.
     pub pid: u32,
@@ -234,7 +305,7 @@ pub struct Process {
 }
 
 /// State of the job at one moment. It contains no guesses.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Snapshot {
     /// Stage.
     pub state: State,
@@ -254,6 +325,9 @@ pub struct Snapshot {
     pub recent: Vec<Micros>,
     /// Time that they waited for data; `None` if no `DataLoader` was used or it is not measured.
     pub waiting: Option<Waiting>,
+    /// Split of the time of the last steps, if it is measured and the training is on a CPU.
+    #[serde(default)]
+    pub split: Option<Split>,
     /// First and last step of the recorded windows of that process.
     pub windows: Vec<(u64, u64)>,
     /// Recorded time window, if kernels are recorded.
@@ -273,6 +347,11 @@ impl Snapshot {
     pub const fn is_over(&self) -> bool {
         matches!(self.state, State::Ended { .. } | State::Left)
     }
+
+    /// Hours since its start.
+    pub fn hours(&self) -> Hours {
+        Hours::known(self.elapsed.as_secs_f64() / 3600.0)
+    }
 }
 
 /// A report on the job.
@@ -282,6 +361,8 @@ pub enum Update {
     Snapshot(Box<Snapshot>),
     /// Last lines of its output.
     Output(Arc<Vec<String>>),
+    /// New history.
+    History(Box<history::Digest>),
     /// A profile of the recording so far was written.
     Recorded(Box<Profile>),
     /// The recording does not make a profile, or it cannot be written.
@@ -293,8 +374,6 @@ pub enum Update {
 pub enum Wish {
     /// End the job ([`StopSignal`]); repeated, send the next stronger signal at once.
     Stop,
-    /// Leave the job running.
-    Leave,
 }
 
 /// Connection to the thread that follows the job.
@@ -305,11 +384,8 @@ pub struct Session {
     pub updates: Receiver<Update>,
     /// Accepts requests; never blocks.
     pub control: Arc<dyn Fn(Wish) + Send + Sync>,
-    /// Leaves a job that still runs, waits until everything is written, reports the outcome on standard error and
-    /// returns the exit code.
+    /// Reports the outcome on standard error, or that the job keeps running, and returns the exit code.
     pub finish: Box<dyn FnOnce() -> u8 + Send>,
-    /// Whether everything is written.
-    pub is_done: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
 impl fmt::Debug for Session {

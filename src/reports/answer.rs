@@ -4,13 +4,14 @@
 use std::io::{self, Write};
 
 use super::words::{Words, price};
-use super::{format, memory, run, verdict};
+use super::{format, memory, run, summary, verdict};
+use habitat_base::regress::quantile::median;
 use habitat_base::text::{capitalised, clean};
 use habitat_base::units::{OpenRange, UsdPerHour};
 use habitat_planning::plan::other_platform;
 use habitat_planning::plan::value::{self, Value};
 use habitat_planning::pricing::{Offer, PriceBook};
-use habitat_prediction::{Estimate, Fits, Host, Method, Precision, Prediction, Predictions};
+use habitat_prediction::{Estimate, Finding, Fits, Host, Method, Precision, Prediction, Predictions};
 use habitat_recorder::live::Snapshot;
 use habitat_step::catalog::Catalog;
 use habitat_step::profile::Profile;
@@ -107,7 +108,9 @@ impl Picks {
         let fastest = quickest(&mut offered().filter(is_same))
             .or_else(|| quickest(&mut offered()))
             .or_else(|| fastest_of_all.clone());
-        let is_other = |pick: &Pick, of: Option<&Pick>| of.is_none_or(|of| of.index != pick.index);
+        // A tie, as it is shown, is not faster.
+        let step = |pick: &Pick| format::time(all[pick.index].step.mid());
+        let is_other = |pick: &Pick, of: Option<&Pick>| of.is_none_or(|of| step(of) != step(pick));
         let most = richest(&any);
         let best_value = richest(&ported).or_else(|| richest(&firm)).or_else(|| most.clone());
         let is_split = |pick: &&Pick| memory::micro_batch(&all[pick.index].memory, &predictions.workload).is_some();
@@ -163,6 +166,10 @@ pub fn fastest(predictions: &Predictions, picks: &Picks) -> Option<Answer> {
         let it = &predictions.predictions[other.index];
         format!("{} is faster, {}: {}", name(it), format::time(it.step.mid()), offer_words(predictions, other))
     }));
+    if waits_for_host(it) {
+        let alone = format::time(it.device);
+        detail.push(format!("bound by its assumed CPU; GPU alone {alone}"));
+    }
     let answer = format!("{}  {}", name(it), format::time(step.range.mid));
     Some(Answer { question: "Fastest GPU", answer, detail })
 }
@@ -234,21 +241,93 @@ fn of_few(predictions: &Predictions, prices: &PriceBook) -> Vec<Answer> {
     all.iter().enumerate().map(of).collect()
 }
 
-/// The faster of two GPUs against the other: which does more work in a time, and which for a dollar.
-fn of_two(predictions: &Predictions, prices: &PriceBook) -> Option<String> {
-    let [first, second] = &predictions.predictions[..] else { return None };
-    let is_first = first.step.mid().total_cmp(&second.step.mid()).is_le();
-    let (fast, slow) = if is_first { (first, second) } else { (second, first) };
-    let speed = (fast.step.mid().get() > 0.0).then(|| format::number(slow.step.mid() / fast.step.mid()))?;
-    let firm = [fast, slow].map(|it| value::best_firm_value(it, prices)?.samples_per_usd);
-    let any = [fast, slow].map(|it| value::best_value(it, prices)?.samples_per_usd);
-    let (values, basis) = if firm.iter().all(Option::is_some) { (firm, " at firm prices") } else { (any, "") };
-    let work = values[0].zip(values[1]).map(|(fast, slow)| fast.mid / slow.mid).filter(|times| *times > 0.0);
-    let work = work.map_or_else(String::new, |times| {
-        let (better, times) = if times >= 1.0 { (fast, times) } else { (slow, 1.0 / times) };
-        format!("; {} does {} times the work per dollar{basis}", name(better), format::number(times))
+/// Whether the launches of an assumed host take longer than the work of the GPU.
+fn waits_for_host(prediction: &Prediction) -> bool {
+    prediction.warnings.iter().any(|warning| matches!(warning, Finding::LaunchBound { expected: true, .. }))
+}
+
+/// Whether the host decides how long the step takes: an assumed one, or that of the recording.
+fn is_bound_by_host(prediction: &Prediction) -> bool {
+    waits_for_host(prediction) || prediction.warnings.iter().any(|one| matches!(one, Finding::HostBound { .. }))
+}
+
+/// For steps whose host is assumed and decides: the GPUs, their work alone, and what makes it certain or shorter.
+pub fn bound_by_host(predictions: &Predictions) -> Option<String> {
+    let all = &predictions.predictions;
+    let bound: Vec<&Prediction> = all.iter().filter(|one| waits_for_host(one)).collect();
+    let on = match (bound.len(), all.len()) {
+        (0, _) => return None,
+        (1..=FEW, 1..=FEW) => bound.iter().map(|one| name(one)).collect::<Vec<_>>().join(", "),
+        (count, of) => format!("{count} of {of} GPUs"),
+    };
+    let alone: Vec<String> = match all.len() {
+        1..=FEW => bound.iter().map(|one| format!("{} {}", name(one), format::time(one.device))).collect(),
+        _ => Vec::new(),
+    };
+    let alone = if alone.is_empty() { String::new() } else { format!(" Work of the GPU alone: {}.", alone.join(", ")) };
+    Some(format!(
+        "Bound by the CPU on {on}: launches take longer than the GPU's work. The CPUs are assumed, those of servers slower than those of desktops, so these times do not rank the GPUs.{alone} Record the step on the machine to rent (`run`), or pass --host keeps-up for the GPUs alone; a larger batch, torch.compile or CUDA graphs need fewer launches"
+    ))
+}
+
+/// The slowest of a few GPUs against the others, and the work per dollar of each, a line each.
+fn compared(predictions: &Predictions, prices: &PriceBook) -> Vec<String> {
+    let mut all: Vec<&Prediction> = predictions.predictions.iter().collect();
+    if !(2..=FEW).contains(&all.len()) || all.iter().any(|it| it.step.mid().get() <= 0.0) {
+        return Vec::new();
+    }
+    all.sort_by(|a, b| a.step.mid().total_cmp(&b.step.mid()));
+    let worth = work_per_dollar(predictions, &all, prices);
+    let speeds = all.pop().map(|slow| {
+        let of = |fast: &&Prediction| {
+            let speed = format::number(slow.step.mid() / fast.step.mid());
+            let alone = slow.device / fast.device;
+            let by_host = is_bound_by_host(slow) || is_bound_by_host(fast);
+            let of_gpu = if by_host && alone.is_finite() {
+                format!(" by its CPU ({} × for the work of the GPU alone)", format::number(alone))
+            } else {
+                String::new()
+            };
+            format!("{} {speed} × as fast{of_gpu}", name(fast))
+        };
+        let each: Vec<String> = all.iter().map(of).collect();
+        format!("Compared with {}: {}", name(slow), each.join("; "))
     });
-    Some(format!("{} is {speed} times as fast as {}{work}", name(fast), name(slow)))
+    speeds.into_iter().chain(worth).collect()
+}
+
+/// Work per dollar of the GPUs that hold the step, most first, at firm prices if any is firm, of the machine that costs
+/// least to rent. A plan also runs micro-batches on those that do not hold it, so a better one of these is named.
+fn work_per_dollar(predictions: &Predictions, all: &[&Prediction], prices: &PriceBook) -> Option<String> {
+    let (whole, split): (Vec<&Prediction>, Vec<&Prediction>) = all.iter().partition(|it| it.memory.fits != Fits::No);
+    let is_firm = whole.iter().any(|it| value::best_firm_value(it, prices).is_some());
+    let of = |it: &Prediction| {
+        let value = if is_firm { value::best_firm_value(it, prices) } else { value::best_value(it, prices) }?;
+        Some((value.samples_per_usd?.mid, value.offer.gpu_count))
+    };
+    let mut worth: Vec<_> = whole.iter().filter_map(|it| Some((of(it)?, *it))).collect();
+    worth.sort_by(|((a, _), _), ((b, _), _)| b.total_cmp(a));
+    let ((most, _), _) = *worth.first()?;
+    let each = worth.iter().map(|((count, together), it)| {
+        let together = if *together > 1 { format!(", {together} at a time") } else { String::new() };
+        format!("{} {} samples/${together}", name(it), format::short_count(*count))
+    });
+    let left = split.iter().map(|it| {
+        let Some(size) = memory::micro_batch(&it.memory, &predictions.workload) else {
+            return format!("{} does not fit", name(it));
+        };
+        let count = of(it).map(|(count, _)| count);
+        let words = count.map_or_else(String::new, |count| format!(", {} samples/$", format::short_count(count)));
+        let first = if count.is_some_and(|count| count > most) { ", so a plan may take it" } else { "" };
+        format!("{} fits only in micro-batches of {size}{words}{first}", name(it))
+    });
+    let (each, left): (Vec<String>, Vec<String>) = (each.collect(), left.collect());
+    if each.len() + left.len() < 2 {
+        return None;
+    }
+    let basis = if is_firm { "firm prices, " } else { "" };
+    let left = if left.is_empty() { String::new() } else { format!("; left out: {}", left.join(", ")) };
+    Some(format!("Work per dollar ({basis}the machine that costs least to rent): {}{left}", each.join("; ")))
 }
 
 /// Prices without doubts.
@@ -326,17 +405,17 @@ pub fn precision(recorded: &Predictions, other: &Predictions, to: Precision) -> 
         let now = one.step.mid();
         (before.get() > 0.0 && now.get() > 0.0).then(|| (one.gpu.slug.to_string(), before / now))
     };
-    let mut speeds: Vec<(String, f64)> = changed.iter().filter_map(times).collect();
-    let words = |speed: f64| format!("{} times as fast", format::number(speed));
+    let speeds: Vec<(String, f64)> = changed.iter().filter_map(times).collect();
     let mut parts: Vec<String> = Vec::new();
     if other.predictions.len() <= FEW {
-        parts.extend(speeds.iter().map(|(gpu, speed)| format!("{gpu} {}", words(*speed))));
+        parts.extend(speeds.iter().map(|(gpu, speed)| format!("{gpu} {}", format::speed(*speed))));
         parts.extend(kept.iter().map(|one| format!("{} unchanged", one.gpu.slug)));
     } else {
-        speeds.sort_by(|a, b| a.1.total_cmp(&b.1));
-        if let (Some(first), Some(last)) = (speeds.first(), speeds.last()) {
-            let [low, mid, high] = [first.1, speeds[speeds.len() / 2].1, last.1].map(format::number);
-            parts.push(format!("{low} to {high} times as fast, median {mid}, on {} GPUs", speeds.len()));
+        let mut all: Vec<f64> = speeds.into_iter().map(|(_, speed)| speed).collect();
+        let mid = median(&mut all);
+        if let (Some(low), Some(mid), Some(high)) = (all.first(), mid, all.last()) {
+            let (range, mid) = (format::speed_range(*low, *high), format::speed(mid));
+            parts.push(format!("{range}, median {mid}, on {} GPUs", all.len()));
         }
         parts.extend((!kept.is_empty()).then(|| format!("unchanged on {} without its tensor cores", kept.len())));
     }
@@ -348,9 +427,9 @@ pub fn precision(recorded: &Predictions, other: &Predictions, to: Precision) -> 
     (!parts.is_empty()).then(|| format!("In {to} instead of the recorded {from}: {}", parts.join("; ")))
 }
 
-/// Writes the answer in five lines: what bounds the step, the fastest GPU, the best value, the GPU of the recording,
-/// and how certain they are; for up to five GPUs, a line for each of them. Omits lines without an answer; without
-/// predictions, writes the first line only.
+/// Writes the answer in a few lines: what bounds the step, the slowest layers, the fastest GPU, the best value, the GPU
+/// of the recording, and how certain they are; for up to five GPUs, a line for each of them. Omits lines without an
+/// answer; without predictions, writes the first line only.
 ///
 /// # Errors
 /// Write errors of `out`.
@@ -361,28 +440,35 @@ pub fn write(
     prices: &PriceBook,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let memory = run::memory(&Snapshot::default(), Some(profile), catalog);
-    match verdict::of_profile(profile, memory) {
-        Ok(verdict) => writeln!(out, "{}", capitalised(&verdict.to_string()))?,
-        Err(why) => writeln!(out, "The bound of the step is {why}")?,
-    }
-    predictions.map_or(Ok(()), |predictions| write_picks(predictions, prices, out))
+    first_lines(profile, catalog, predictions, prices).iter().try_for_each(|line| writeln!(out, "{line}"))
 }
 
-/// Writes the GPUs of the answer and how certain it is.
-///
-/// # Errors
-/// Write errors of `out`.
-pub fn write_picks(predictions: &Predictions, prices: &PriceBook, out: &mut dyn Write) -> io::Result<()> {
+/// The lines of [`write`].
+pub fn first_lines(
+    profile: &Profile,
+    catalog: &Catalog,
+    predictions: Option<&Predictions>,
+    prices: &PriceBook,
+) -> Vec<String> {
+    let memory = run::memory(&Snapshot::default(), Some(profile), catalog);
+    let bound = match verdict::of_profile(profile, memory) {
+        Ok(verdict) => capitalised(&verdict.to_string()),
+        Err(why) => format!("The bound of the step is {why}"),
+    };
+    let picks = predictions.map(|predictions| lines(predictions, prices));
+    [bound].into_iter().chain(summary::slowest_layers(profile)).chain(picks.into_iter().flatten()).collect()
+}
+
+/// The GPUs of the answer, how they compare if they are few, and how certain all is.
+pub fn lines(predictions: &Predictions, prices: &PriceBook) -> Vec<String> {
     let picks = Picks::new(predictions, prices);
     let few = of_few(predictions, prices);
     let all = [fastest(predictions, &picks), best_value(predictions, &picks), recorded(predictions, &picks)];
-    let answers = if few.is_empty() { all.into_iter().flatten().collect() } else { few };
-    for Answer { question, answer, detail } in answers {
-        writeln!(out, "{question}: {} ({})", answer.replacen("  ", ", ", 1), detail.join("; "))?;
-    }
-    if let Some(compared) = of_two(predictions, prices) {
-        writeln!(out, "{compared}")?;
-    }
-    writeln!(out, "How sure: {}", certainty(predictions, &picks))
+    let answers: Vec<Answer> = if few.is_empty() { all.into_iter().flatten().collect() } else { few };
+    let words = |Answer { question, answer, detail }: Answer| {
+        format!("{question}: {} ({})", answer.replacen("  ", ", ", 1), detail.join("; "))
+    };
+    let sure = format!("How sure: {}", certainty(predictions, &picks));
+    let answers = answers.into_iter().map(words).chain(compared(predictions, prices));
+    bound_by_host(predictions).into_iter().chain(answers).chain([sure]).collect()
 }

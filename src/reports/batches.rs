@@ -10,8 +10,8 @@ use super::table::{Cell, Column, Table};
 use super::words::{self, Told, joined};
 use habitat_base::text;
 use habitat_base::units::Micros;
-use habitat_prediction::Fits;
 use habitat_prediction::batches::{Basis, GpuSweep, Sweep, SweepRow};
+use habitat_prediction::{Finding, Fits};
 
 /// A row for each GPU and batch size.
 pub fn table(sweep: &Sweep) -> Table {
@@ -40,9 +40,9 @@ pub fn table(sweep: &Sweep) -> Table {
 }
 
 fn cells(sweep: &Sweep, gpu: &GpuSweep, row: &SweepRow) -> Vec<Cell> {
-    let SweepRow { batch, step, wide, throughput, memory } = row;
-    let needed = memory.needed.or_else(|| sweep.memory.map(|line| line.with_context(*batch)));
-    let at_most = sweep.memory.is_some_and(|line| line.is_upper_bound());
+    let SweepRow { batch, step, wide, throughput, memory, .. } = row;
+    let needed = memory.needed.or(memory.at_most);
+    let at_most = memory.needed.is_none() || sweep.memory.is_some_and(|line| line.is_upper_bound());
     vec![
         Cell::text(&gpu.gpu.slug),
         Cell::new(format::grouped(*batch as f64), batch),
@@ -195,19 +195,37 @@ pub fn pays(sweep: &Sweep, gpu: &GpuSweep) -> Option<String> {
         return Some(format!("a larger batch does not fit (tried {batch})"));
     };
     let gain = rate(best) / now;
-    // Predicted steps wait as long as the recorded one, but a larger batch takes longer to load.
-    if sweep.warnings.iter().any(|warning| warning.is_of_host() || warning.is_of_data()) {
+    // Predicted steps wait for the CPU as long as the recorded one, whatever the batch.
+    let because = by_data(best);
+    if because.is_none() && sweep.warnings.iter().any(Finding::is_of_host) {
         return Some(
-            "unknown whether a larger batch pays off: the step waits for the CPU or its data, and a larger batch may wait longer; --host keeps-up compares GPU time only"
+            "unknown whether a larger batch pays off: the step waits for the CPU, and a larger batch may wait longer; --host keeps-up compares GPU time only"
                 .to_owned(),
         );
     }
     let verdict = if gain >= PAYS { "a larger batch pays off" } else { "a larger batch hardly pays off" };
     let unsure = if best.memory.fits == Fits::Unknown { "; unknown whether it fits" } else { "" };
+    let because = because.unwrap_or_default();
     let [best, recorded] = [best.batch, recorded].map(|batch| format::grouped(batch as f64));
     Some(format!(
-        "{verdict}: {} times the samples/s at batch {best} compared with {recorded}{unsure}",
+        "{verdict}: {} times the samples/s at batch {best} compared with {recorded}{unsure}{because}",
         format::number(gain)
+    ))
+}
+
+/// Share of a step from which its wait for data explains what a batch brings.
+const BY_DATA: f64 = 0.05;
+
+/// Explanation of a step that waits for its data; `None` if it hardly does.
+fn by_data(row: &SweepRow) -> Option<String> {
+    let data = row.data.filter(|data| data.wait().get() > BY_DATA * row.step.range.mid.get())?;
+    let rate = row.batch as f64 / data.load.as_secs();
+    Some(format!(
+        ". Data limits it: loading delivers {} samples/s, so the step at batch {} waits {} ({}). Make loading faster first",
+        format::number(rate),
+        format::grouped(row.batch as f64),
+        format::time(data.wait()),
+        format::percent(data.wait() / row.step.range.mid)
     ))
 }
 
@@ -240,10 +258,11 @@ fn gpu_json(sweep: &Sweep, gpu: &GpuSweep) -> Value {
                 "batch_size": row.batch,
                 "step_us": {"low": row.step.range.low, "mid": row.step.range.mid, "high": row.step.range.high},
                 "step_90_us": {"low": row.wide[0], "high": row.wide[1]},
+                "data_wait_us": row.data.map(|data| data.wait()),
                 "method": row.step.method.name(),
                 "shapes_scaled": is_shapes(sweep, row.batch),
                 "samples_per_s": row.throughput,
-                "memory_bytes": row.memory.needed.or_else(|| sweep.memory.map(|line| line.with_context(row.batch))),
+                "memory_bytes": row.memory.needed.or(row.memory.at_most),
                 "fits": row.memory.fits,
                 "memory_reason": row.memory.reason,
             })

@@ -9,8 +9,10 @@ use super::words::plan::{accept_names, budget_flag, deadline_flag};
 use super::words::{self, Words};
 use habitat_base::text::{clean, duration};
 use habitat_base::units::{Hours, Usd};
-use habitat_planning::plan::{Accept, Beside, Instead, Objective, Part, Plan, PlanStatus, Risk, Setback};
-use habitat_planning::pricing::{Doubt, Market, Offer, PriceBook, region};
+use habitat_planning::plan::{
+    Accept, Beside, Confidence, Instead, Longer, Objective, Part, Plan, PlanNote, PlanStatus, Risk, Setback,
+};
+use habitat_planning::pricing::{Doubt, Market, PriceBook, region};
 use habitat_prediction::Sharding;
 
 /// An offer that the user would have to accept first.
@@ -34,7 +36,7 @@ pub struct FallbackJson {
     pub fails_code: Setback,
     /// The same in words, such as `that host is gone`.
     pub fails_when: &'static str,
-    /// Cost of the work if it fails; absent if no other offer meets the limits.
+    /// Cost of the work at a firm offer if it fails; absent if none meets the limits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fails_cost_usd: Option<f64>,
     /// Hours of the work if it fails.
@@ -61,6 +63,30 @@ impl FallbackJson {
     }
 }
 
+/// The cheapest plan, which takes too long.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct LongerJson {
+    /// Expected cost.
+    pub cost_usd: f64,
+    /// Expected hours.
+    pub hours: f64,
+    /// Machines of each part, in words.
+    pub with: Vec<String>,
+    /// Offer of each part in the price list.
+    pub offers: Vec<String>,
+}
+
+impl LongerJson {
+    pub(crate) fn new(longer: &Longer) -> Self {
+        Self {
+            cost_usd: longer.cost.get(),
+            hours: longer.hours.mid.get(),
+            with: longer.with.iter().map(Words::words).collect(),
+            offers: longer.with.iter().map(|with| with.offer.to_string()).collect(),
+        }
+    }
+}
+
 /// JSON form of the offers to accept.
 pub(crate) fn json(plan: &Plan) -> Vec<BesideJson<'_>> {
     fn one(beside: &Beside) -> BesideJson<'_> {
@@ -77,7 +103,8 @@ pub(crate) fn json(plan: &Plan) -> Vec<BesideJson<'_>> {
 /// Words for an offer: `8 × v100-sxm2-16gb at lambda us-east-1, on-demand`.
 pub(crate) fn offer_words(part: &Part) -> String {
     if part.offer.is_at_own_place() {
-        return format!("{} on your own machine", gpu_words(part));
+        let machines = if part.machines > 1 { "machines" } else { "machine" };
+        return format!("{} on your own {machines}", gpu_words(part));
     }
     let place = [clean(&part.offer.provider, 20), clean(region::shown(&part.offer.region), 30)];
     format!("{} at {}, {}", gpu_words(part), place.join(" "), part.offer.tier)
@@ -87,7 +114,7 @@ pub(crate) fn offer_words(part: &Part) -> String {
 fn offer_with_risks(part: &Part) -> String {
     let trust = &part.offer.trust;
     let host = (trust.market == Market::PeerToPeer).then(|| Risk::Marketplace.words());
-    let doubts = trust.doubts.iter().copied().filter(|doubt| *doubt != Doubt::PeerToPeer && !trust.is_own).collect();
+    let doubts = trust.counted().copied().filter(|doubt| *doubt != Doubt::PeerToPeer).collect();
     let doubted = Some(Risk::Doubted(doubts)).filter(|risk| *risk != Risk::Doubted(Vec::new()));
     let risks: Vec<String> = host.into_iter().chain(doubted.map(|risk| risk.words())).collect();
     let risks = if risks.is_empty() { String::new() } else { format!(", {}", risks.join(", ")) };
@@ -95,10 +122,14 @@ fn offer_with_risks(part: &Part) -> String {
 }
 
 /// Division of the model or its state, to follow an offer; empty for whole models.
-fn layout_words(part: &Part) -> String {
+pub fn layout_words(part: &Part) -> String {
+    let sharded = match part.sharding {
+        Sharding::None => String::new(),
+        sharding => format!(", with {}", sharding.name()),
+    };
     match (part.parallel.is_none(), part.sharding) {
-        (false, _) if part.replicas() == 1 => format!(", as {}", part.parallel.words()),
-        (false, _) => format!(", as {} replicas of {}", part.replicas(), part.parallel.words()),
+        (false, _) if part.replicas() == 1 => format!(", as {}{sharded}", part.parallel.words()),
+        (false, _) => format!(", as {} replicas of {}{sharded}", part.replicas(), part.parallel.words()),
         (true, Sharding::None) => String::new(),
         (true, sharding) => format!(", with {} ({} divided)", sharding.name(), sharding.words()),
     }
@@ -112,18 +143,43 @@ pub fn verdict(plan: &Plan) -> Option<String> {
     Some(format!("Take {}: {cost} in {hours}", offers.join(", then ")))
 }
 
-/// Cost and time with each of the own machines, or why it is rejected; `None` without a choice of them.
-pub fn own(plan: &Plan, prices: &PriceBook) -> Option<String> {
-    let wholes = || plan.parts.iter().filter(|_| plan.parts.len() == 1).chain(&plan.alternatives);
-    let of = |offer: &Offer| {
-        let part = wholes().find(|part| part.offer.id == offer.id);
-        let cost = part.map(|part| format!("{} in {}", format::usd(part.cost.mid), format::hours(part.hours.mid)));
-        let rejected = || plan.rejected.iter().find(|one| one.offer == offer.id).map(|one| one.reason.words());
-        Some(format!("{}: {}", machine_words(1, offer.gpu_count, offer.gpu.as_ref()?), cost.or_else(rejected)?))
+/// Cost and time with each number of the own machines' GPUs, or why one is rejected, and what several bring over one;
+/// then what a larger global batch brings. Empty without a choice of them.
+pub fn own(plan: &Plan, prices: &PriceBook) -> Vec<String> {
+    let fewest = |part: &Part| plan.own.iter().filter(|one| one.gpu == part.gpu).min_by_key(|one| one.all_gpus());
+    let part_words = |part: &Part| {
+        let (cost, hours) = (format::usd(part.cost.mid), format::hours(part.hours.mid));
+        let speed = fewest(part).filter(|few| few.all_gpus() < part.all_gpus()).map(|few| speed_words(part, few));
+        format!("{}: {cost} in {hours}{}", gpu_words(part), speed.unwrap_or_default())
     };
+    let is_taken = |part: &Part| plan.parts.iter().any(|taken| taken.offer.id == part.offer.id);
+    let done = plan.own.iter().map(|part| {
+        let is_more = fewest(part).is_some_and(|few| few.all_gpus() < part.all_gpus());
+        let flag = if is_more && !is_taken(part) { format!(" (--offer {})", part.offer.id) } else { String::new() };
+        format!("{}{flag}", part_words(part))
+    });
     let own = prices.offers().iter().filter(|offer| offer.is_at_own_place());
-    let own: Vec<String> = own.filter_map(|offer| of(offer)).collect();
-    (own.len() > 1).then(|| format!("Your own machines: {}", own.join("; ")))
+    let own = own.filter(|offer| plan.own.iter().all(|part| part.offer.id != offer.id));
+    let rejected = own.filter_map(|offer| {
+        let rejected = plan.rejected.iter().find(|one| one.offer == offer.id)?;
+        Some(format!("{}: {}", machine_words(1, offer.gpu_count, offer.gpu.as_ref()?), rejected.reason.words()))
+    });
+    let all: Vec<String> = done.chain(rejected).collect();
+    let larger = plan.larger_batch.as_ref().and_then(|part| {
+        let (batch, now) = (part.global_batch_size?, plan.goal.global_batch?);
+        let updates = batch.checked_div(now)?;
+        Some(format!("  with --global-batch {batch}, {updates} times fewer updates: {}", part_words(part)))
+    });
+    let list = (all.len() > 1).then(|| format!("Your own machines: {}", all.join("; ")));
+    list.into_iter().chain(larger).collect()
+}
+
+/// How many times as fast a part is as one with fewer GPUs, with the range: both ends of the step move together.
+fn speed_words(part: &Part, few: &Part) -> String {
+    let [at_low, mid, at_high] =
+        [few.hours.low / part.hours.low, few.hours.mid / part.hours.mid, few.hours.high / part.hours.high];
+    let (low, high) = (at_low.min(at_high), at_low.max(at_high));
+    format!(", {mid:.1} × as fast as {} ({low:.1}–{high:.1})", few.all_gpus())
 }
 
 /// The plan in one sentence with its distance from the limits, and the outcome if an accepted offer fails.
@@ -142,7 +198,13 @@ pub fn status_words(plan: &Plan) -> String {
         Objective::Emissions => "least CO2e",
     };
     match (plan.status, plan.goal.max_parts) {
+        (PlanStatus::Optimal, _) if plan.longer.is_some() => {
+            format!("{best} plan that takes at most half the time of the {best} of all")
+        }
         (PlanStatus::Optimal, 1) if plan.goal.limits.max_machines > 1 => {
+            if plan.solver.configurations == 1 {
+                return "the only choice of offer and machines".to_owned();
+            }
             format!("{best} of {} choices of offer and machines", format::grouped(plan.solver.configurations as f64))
         }
         (PlanStatus::Optimal, 1) if plan.solver.offers == 1 => "the only priced offer".to_owned(),
@@ -169,17 +231,30 @@ fn which_words(plan: &Plan) -> String {
     }
 }
 
-/// Distance from the deadline and the budget, in words; empty without limits.
+/// Distance from the deadline, of the end that has to meet it, and of the expected cost from the budget, in words;
+/// empty without limits.
 pub(crate) fn room(plan: &Plan) -> Vec<String> {
     let Some(total) = &plan.total else { return Vec::new() };
     let finish = plan.goal.confidence.end(&total.hours);
     let late = plan.goal.deadline.and_then(|deadline| deadline.checked_sub(finish));
     let below = plan.goal.budget.and_then(|budget| budget.checked_sub(total.cost.mid));
+    let by = if plan.goal.confidence == Confidence::High { " at the latest" } else { "" };
     let late = late.map(|left: Hours| match left.get() {
-        left if left < 0.5 / 60.0 => "just before the deadline".to_owned(),
-        left => format!("{} before the deadline", duration(left)),
+        left if left < 0.5 / 60.0 => format!("just before the deadline{by}"),
+        left => format!("{} before the deadline{by}", duration(left)),
     });
-    let below = below.map(|left: Usd| format!("{} below the budget", format::usd(left)));
+    // The budget is met by the expected cost; the goal says which end of the time meets the deadline.
+    let end = match plan.goal.confidence {
+        Confidence::Expected => format!("expected; up to {}", format::hours(total.hours.high)),
+        Confidence::High => "at the upper end".to_owned(),
+    };
+    let late =
+        late.map(|late| if total.hours.high.get() > total.hours.mid.get() { format!("{late} ({end})") } else { late });
+    let below = below.map(|left: Usd| {
+        let up_to = format!(" (expected; up to {})", format::usd(total.cost.high));
+        let up_to = if total.cost.high.get() > total.cost.mid.get() { up_to } else { String::new() };
+        format!("{} below the budget{up_to}", format::usd(left))
+    });
     late.into_iter().chain(below).collect()
 }
 
@@ -234,7 +309,7 @@ pub fn gain(beside: &Beside) -> String {
 /// Cost of the work if an offer with accepted risks fails.
 pub fn risk(setback: Setback, then: Option<&Instead>) -> String {
     let then = then.map_or_else(
-        || "nothing else meets the limits".to_owned(),
+        || "no firm offer meets the limits".to_owned(),
         |then| format!("{} in {} with {}", format::usd(then.cost), format::hours(then.hours), with(setback, then)),
     );
     format!("if {}: {then}", setback_words(setback))
@@ -245,9 +320,37 @@ pub fn fallback(plan: &Plan) -> Option<String> {
     plan.fallback.as_ref().map(|fallback| risk(fallback.setback, fallback.then.as_ref()))
 }
 
+/// Whether a note is one of [`caveats`].
+pub(super) fn is_caveat(note: &PlanNote) -> bool {
+    matches!(note, PlanNote::BatchOfOne | PlanNote::LongPlan { .. } | PlanNote::NoRoom { .. })
+}
+
+/// Lines that belong to the plan's first sentence: the cost if its offer fails, a batch that no one chose, and a plan
+/// that takes longer than prices last.
+pub fn caveats(plan: &Plan) -> Vec<String> {
+    let of_parts = plan.parts.iter().flat_map(|part| &part.notes);
+    let notes = plan.notes.iter().chain(of_parts).filter(|note| is_caveat(note)).map(Words::words);
+    fallback(plan).into_iter().chain(notes).collect()
+}
+
 /// The flag that accepts the offer.
 pub(crate) fn flag(beside: &Beside) -> String {
     format!("--accept {}", accept_names(&beside.accept()))
+}
+
+/// Small concessions with a large gain, in words, each with the flag that makes it the plan.
+pub fn concessions(plan: &Plan) -> Vec<String> {
+    longer(plan).into_iter().chain(bargain(plan)).collect()
+}
+
+/// The cheapest plan, if it takes too long to be the plan.
+fn longer(plan: &Plan) -> Option<String> {
+    let longer = plan.longer.as_ref()?;
+    let with: Vec<String> = longer.with.iter().map(Words::words).collect();
+    let (cost, hours) = (format::usd(longer.cost), format::hours(longer.hours.mid));
+    let flag = deadline_flag(plan.goal.confidence.end(&longer.hours));
+    let better = if plan.goal.objective == Objective::Emissions { "Less CO2e" } else { "Cheaper" };
+    Some(format!("{better} if it may take longer: {cost} in {hours}, {} ({flag})", with.join(", then ")))
 }
 
 /// A small concession with a large gain, in words, with the flag that makes it the plan.

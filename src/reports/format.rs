@@ -168,7 +168,10 @@ pub fn hours_with_range(range: &Range<Hours>) -> String {
         return hours(range.mid);
     }
     let (unit, scale) = unit_of_hours(range.high);
-    format!("{} {unit} ({})", bare_hours(range.mid.get() * scale, unit), hours_range(range))
+    let mid = bare_hours(range.mid.get() * scale, unit);
+    // A unit that suits the upper end.
+    let unit = if unit == "days" && mid == "1" { "day" } else { unit };
+    format!("{mid} {unit} ({})", hours_range(range))
 }
 
 /// Dollars: cents below $100, fractions of a cent below $1.
@@ -234,6 +237,25 @@ pub fn signed_percent(share: f64) -> String {
     format!("{:+.1} %", share * 100.0)
 }
 
+/// A speed relative to another: `1.19 times as fast`, `6.8 times as slow`.
+pub fn speed(times: f64) -> String {
+    match times {
+        slower if slower > 0.0 && slower < 0.995 => format!("{} times as slow", number(1.0 / slower)),
+        faster => format!("{} times as fast", number(faster)),
+    }
+}
+
+/// The same from the slowest to the fastest: `1.04 to 1.19 times as fast`.
+pub(crate) fn speed_range(low: f64, high: f64) -> String {
+    let [low, high] = [low, high].map(speed);
+    match (low.rsplit_once(' '), high.rsplit_once(' ')) {
+        (Some((_, a)), Some((_, b))) if a == b => {
+            format!("{} to {high}", low.trim_end_matches(&format!(" times as {a}")))
+        }
+        _ => format!("{low} to {high}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -268,5 +290,16 @@ mod tests {
         assert_eq!(usd(Usd::new(0.0203).unwrap()), "$0.0203");
         assert_eq!(shape(&[4096, 1024]), "[4096×1024]");
         assert_eq!(number(0.0), "0.00");
+    }
+
+    #[test]
+    fn a_lower_speed_is_slow() {
+        assert_eq!(
+            [1.19, 0.148, 1.0, 0.999].map(speed),
+            ["1.19 times as fast", "6.76 times as slow", "1.00 times as fast", "0.999 times as fast"]
+        );
+        assert_eq!(speed_range(1.04, 1.19), "1.04 to 1.19 times as fast");
+        assert_eq!(speed_range(0.1, 0.5), "10.0 to 2.00 times as slow");
+        assert_eq!(speed_range(0.5, 2.0), "2.00 times as slow to 2.00 times as fast");
     }
 }

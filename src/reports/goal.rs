@@ -27,7 +27,7 @@ pub(crate) fn facts(plan: &Plan) -> Vec<(String, String)> {
     let facts = [
         ("Work", Some(work(plan))),
         ("Global batch", plan.goal.global_batch.map(|batch| format!("{} samples", format::grouped(batch as f64)))),
-        ("Best is", Some(best)),
+        ("Objective", Some(best)),
         ("Deadline", plan.goal.deadline.map(|deadline| format!("{}{end}", format::hours(deadline)))),
         ("Budget", plan.goal.budget.map(format::usd)),
         ("Most per hour", limits.max_price.map(format::price)),

@@ -12,9 +12,9 @@ use std::fmt::Write;
 pub use recordings::of_recordings;
 
 use chart::{Chart, Point};
-use markup::{details, escaped, facts, list, paragraph, section, table};
+pub(crate) use markup::escaped;
+use markup::{details, facts, list, paragraph, section, table};
 
-use super::answer::{self, Answer, Picks};
 use super::table::Table;
 use super::words::assumed::assumed;
 use super::words::{self, Words};
@@ -56,7 +56,7 @@ pub struct Report<'a> {
     pub frontier: &'a [FrontierPoint],
     /// Comparison of two GPUs.
     pub difference: Option<&'a Difference<'a>>,
-    /// The request as understood.
+    /// The request as understood; without a plan, the first lines of the answer.
     pub lines: &'a [String],
     /// The command that made the report.
     pub command: &'a str,
@@ -100,7 +100,7 @@ impl Report<'_> {
         match (self.plan, self.difference) {
             (Some(plan), _) => lines.extend(plan_verdict(plan).into_iter().chain(bound)),
             (None, Some(compared)) => lines.extend([difference::headline(compared)].into_iter().chain(bound)),
-            (None, None) => lines.extend(bound.into_iter().chain(self.answers())),
+            (None, None) => lines.extend(self.lines.iter().cloned()),
         }
         if lines.is_empty() {
             return String::new();
@@ -109,20 +109,8 @@ impl Report<'_> {
         format!("<div class=\"verdict\">\n{}</div>\n", lines.concat())
     }
 
-    /// The GPUs named on the first screen.
-    fn answers(&self) -> Vec<String> {
-        let picks = Picks::new(self.predictions, self.prices);
-        let all = [answer::fastest, answer::best_value, answer::recorded];
-        let found = all.into_iter().filter_map(|of| of(self.predictions, &picks));
-        let words = |Answer { question, answer, detail }: Answer| {
-            format!("{question}: {} · {}", answer.replace("  ", ", "), detail.join(" · "))
-        };
-        let sure = format!("How sure: {}.", answer::certainty(self.predictions, &picks));
-        found.map(words).chain([sure]).collect()
-    }
-
     fn goal(&self) -> String {
-        let Some(plan) = self.plan else { return self.lines.iter().map(|line| paragraph("muted", line)).collect() };
+        let Some(plan) = self.plan else { return String::new() };
         let lines: String = self.lines.iter().map(|line| paragraph("muted", line)).collect();
         section("Goal", &(facts(&goal::facts(plan)) + &lines))
     }
@@ -191,7 +179,7 @@ impl Report<'_> {
 
     fn alternatives(&self) -> String {
         let Some(plan) = self.plan else { return String::new() };
-        let mut html: String = beside::own(plan, self.prices).map(|own| paragraph("", &own)).into_iter().collect();
+        let mut html: String = beside::own(plan, self.prices).iter().map(|own| paragraph("", own.trim())).collect();
         if !plan.beside.is_empty() {
             html.push_str(&paragraph("", &format!("{}:", beside::heading(plan))));
             html.push_str(&list(plan.beside.iter().map(|one| {
@@ -203,7 +191,7 @@ impl Report<'_> {
                 )
             })));
         }
-        html.extend(beside::bargain(plan).map(|line| paragraph("", &line)));
+        html.extend(beside::concessions(plan).iter().map(|line| paragraph("", line)));
         if !plan.alternatives.is_empty() {
             html.push_str(&details("Next best offers", &table(&parts::table(&plan.alternatives))));
         }
@@ -292,7 +280,9 @@ fn footer(command: &str, created: jiff::Timestamp) -> String {
 fn plan_verdict(plan: &Plan) -> Vec<String> {
     match beside::summary(plan).filter(|_| plan.status != PlanStatus::Infeasible) {
         Some(summary) => vec![format!("{summary}.")],
-        None => std::iter::once("No plan meets these limits.".to_owned()).chain(words::of_all(&plan.reasons)).collect(),
+        None => {
+            std::iter::once("No plan meets these limits.".to_owned()).chain(words::no_plan(&plan.reasons)).collect()
+        }
     }
 }
 
@@ -419,7 +409,7 @@ fn stack(segments: &[Segment], step: Micros) -> String {
     for (class, name, share) in &parts {
         let _ = writeln!(
             html,
-            "<tr><td><span class=\"swatch {class}\"></span>{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td></tr>",
+            "<tr><td><span><span class=\"swatch {class}\"></span>{}</span></td><td class=\"number\" data-of=\"time\">{}</td><td class=\"number\" data-of=\"share of the step\">{}</td></tr>",
             escaped(name),
             format::time(step * *share),
             format::percent(*share)

@@ -1,163 +1,44 @@
 //! Plan for several jobs as a table, as text and as JSON (`habitat-jobs-plan`, version 2).
 
+mod json;
+
 use std::io::{self, Write};
 
-use schemars::JsonSchema;
-use serde::Serialize;
-
-use super::parts::{self, PartJson};
+use super::parts;
 use super::plan_form::PlanFormError;
-use super::plans::TotalJson;
 use super::table::{Cell, Column, Table};
 use super::timeline::{self, Lane};
-use super::words::assumed::{Assumed, assumed};
-use super::words::{self, Told};
+use super::words;
+use super::words::assumed::assumed;
 use super::{format, predictions, uses};
 use crate::theme::Role;
 use habitat_base::text;
-use habitat_base::units::{Hours, Range};
+use habitat_base::units::{Hours, Range, UsdPerHour};
 use habitat_planning::plan::jobs::{Aim, JobsPlan, PlannedJob};
-use habitat_planning::plan::{Confidence, PlanStatus, Quota, SolverReport, Total};
+use habitat_planning::plan::{Confidence, PlanStatus, Total};
 use habitat_planning::pricing::region;
 
-/// Output of `plan-jobs --json`.
-#[derive(Debug, Serialize, JsonSchema)]
-#[schemars(title = "habitat-tui plan-jobs")]
-pub struct JobsJson<'a> {
-    /// Always `habitat-jobs-plan`.
-    pub format: &'static str,
-    /// Version of the format, 2.
-    pub version: u32,
-    /// `optimal`, `gap_limit`, `time_limit` or `infeasible`. `time_limit` without jobs: none found in time, so it is
-    /// unknown whether a plan exists.
-    #[schemars(with = "String")]
-    pub status: PlanStatus,
-    /// Objective: `cost` of all jobs, or `makespan`, the hours until the last job ends, at the end of the range that
-    /// the confidence selects.
-    pub aim: &'static str,
-    /// End of the hours that has to meet the deadlines: `expected` (the middle) or `high`.
-    pub confidence: &'static str,
-    /// Latest finish of each job.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub deadline_hours: Option<f64>,
-    /// Budget for all jobs together.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub budget_usd: Option<f64>,
-    /// Most dollars per hour for all jobs together.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_usd_per_hour: Option<f64>,
-    /// Limits on GPUs used at the same time by all jobs together.
-    #[serde(skip_serializing_if = "<[Quota]>::is_empty")]
-    pub quotas: &'a [Quota],
-    /// Whether jobs on rented machines may wait for one another; absent if not.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub wait: bool,
-    /// The jobs, in the order of the file; empty without a plan.
-    pub jobs: Vec<JobJson<'a>>,
-    /// Hours until the last job ends, and the cost of all jobs; absent without a plan.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub total: Option<TotalJson>,
-    /// Lower bound of the objective: dollars, or hours of the makespan.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub lower_bound: Option<f64>,
-    /// Reasons why no plan exists, and changes that would allow one.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub reasons: Vec<Told>,
-    /// The solver.
-    pub solver: &'a SolverReport,
-    /// Warnings on the predicted times; absent if there are none.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub warnings: Vec<Told>,
-    /// Fallbacks that affect the result.
-    pub notes: Vec<Told>,
-}
-
-/// One job of the plan.
-#[derive(Debug, Serialize, JsonSchema)]
-pub struct JobJson<'a> {
-    /// Name of the job.
-    pub name: &'a str,
-    /// Own machine that runs it; absent if it is rented.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub machine: Option<&'a str>,
-    /// Start, in hours from the start of the first job.
-    pub start_hours: Range<f64>,
-    /// End, in hours from the start of the first job.
-    pub end_hours: Range<f64>,
-    /// Weight of its end among plans of equal cost or makespan; absent if 1.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub priority: Option<f64>,
-    /// Jobs that end before it starts; absent if there are none.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub after: Vec<&'a str>,
-    /// Deadline of the job or the shared one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub deadline_hours: Option<f64>,
-    /// Offer and GPUs that run it.
-    pub part: PartJson<'a>,
-    /// Assumptions about the job, with their sources.
-    pub assumptions: Vec<Assumed>,
-    /// Notes on the job.
-    pub notes: Vec<Told>,
-}
-
-/// Builds the JSON form.
-pub(crate) fn json(plan: &JobsPlan) -> JobsJson<'_> {
-    let shared = &plan.shared;
-    JobsJson {
-        format: "habitat-jobs-plan",
-        version: 2,
-        status: plan.status,
-        aim: if plan.aim == Aim::Cost { "cost" } else { "makespan" },
-        confidence: shared.confidence.name(),
-        deadline_hours: shared.deadline.map(Into::into),
-        budget_usd: shared.budget.map(Into::into),
-        max_usd_per_hour: shared.max_price.map(Into::into),
-        quotas: &shared.quotas,
-        wait: shared.wait,
-        jobs: plan.jobs.iter().map(|of| job(plan, of)).collect(),
-        total: plan.total.as_ref().map(TotalJson::new),
-        lower_bound: plan.bound,
-        reasons: Told::all(&plan.reasons),
-        solver: &plan.solver,
-        warnings: Told::all(&plan.warnings),
-        notes: Told::all(&plan.notes),
-    }
-}
-
-fn job<'a>(plan: &'a JobsPlan, job: &'a PlannedJob) -> JobJson<'a> {
-    JobJson {
-        name: &job.name,
-        machine: job.machine.as_deref(),
-        start_hours: job.start.map(Hours::get),
-        end_hours: job.end.map(Hours::get),
-        priority: Some(job.priority).filter(|priority| *priority != 1.0),
-        after: waits_for(plan, job).collect(),
-        deadline_hours: job.deadline.map(Into::into),
-        part: parts::part(&job.part),
-        assumptions: assumed(&job.goal),
-        notes: Told::all(&job.notes),
-    }
-}
+pub use json::JobsJson;
+pub(crate) use json::json;
 
 /// A row for each job, in the order of the file.
 pub(crate) fn table(plan: &JobsPlan) -> Table {
     let on = if plan.aim == Aim::Cost { "offer" } else { "machine" };
     let mut table = Table::new(&[
-        Column::text("job", "job"),
-        Column::text(on, on),
-        Column::text("GPUs", "gpus"),
+        Column::text("job", "job").cut_to(8),
+        Column::text(on, on).cut_to(12),
+        Column::text("GPUs", "gpus").dropped(2),
         Column::number("start", "start_hours"),
         Column::number("", "start_hours_low"),
         Column::number("", "start_hours_high"),
         Column::number("end", "end_hours"),
         Column::number("", "end_hours_low"),
         Column::number("", "end_hours_high"),
-        Column::number("deadline", "deadline_hours"),
+        Column::number("deadline", "deadline_hours").dropped(3),
         Column::number("cost", "cost_usd"),
         Column::number("", "cost_usd_low"),
         Column::number("", "cost_usd_high"),
-        Column::number("price", "price_usd_per_hour"),
+        Column::number("price", "price_usd_per_hour").dropped(4),
     ]);
     for job in &plan.jobs {
         let part = &job.part;
@@ -172,7 +53,7 @@ pub(crate) fn table(plan: &JobsPlan) -> Table {
             Cell::new(format::hours_with_range(&job.end), job.end.mid.get()),
             whole(job.end.low.get()),
             whole(job.end.high.get()),
-            Cell::maybe(job.deadline, |deadline| Cell::new(format::hours(deadline), deadline.get())),
+            Cell::maybe(due(job), |deadline| Cell::new(format::hours(deadline), deadline.get())),
             Cell::new(format::usd_with_range(&part.cost), part.cost.mid.get()),
             whole(part.cost.low.get()),
             whole(part.cost.high.get()),
@@ -192,11 +73,10 @@ pub fn order(plan: &JobsPlan) -> Vec<usize> {
 
 /// Bar of each job, in the order of [`order`].
 fn lanes(plan: &JobsPlan) -> Vec<Lane> {
-    let axis =
-        timeline::axis(plan.jobs.iter().map(|job| job.end.high), plan.jobs.iter().filter_map(|job| job.deadline));
+    let axis = timeline::axis(plan.jobs.iter().map(|job| job.end.high), plan.jobs.iter().filter_map(due));
     let bar = |job: &PlannedJob| Lane {
         range: Some([job.end.low.get(), job.end.high.get()]),
-        deadline: job.deadline.map(Hours::get),
+        deadline: due(job).map(Hours::get),
         ..uses::lane(&job.part, job.start.mid.get(), axis)
     };
     order(plan).into_iter().map(|job| bar(&plan.jobs[job])).collect()
@@ -237,7 +117,7 @@ pub fn gantt(plan: &JobsPlan) -> Table {
             Cell::lane(lane),
             Cell::text(if job.start.mid == Hours::ZERO { "0 h".to_owned() } else { format::hours(job.start.mid) }),
             Cell::text(format::hours(plan.shared.confidence.end(&job.end))),
-            slack(plan, job).map_or_else(Cell::unknown, |slack| Cell::text(format::hours(slack))),
+            slack_words(plan, job).map_or_else(Cell::unknown, Cell::text),
             Cell::text(format::usd(job.part.cost.mid)),
             uses::range_cell(&job.part.cost),
             Cell::styled(Role::Muted, place_words(job)),
@@ -246,11 +126,35 @@ pub fn gantt(plan: &JobsPlan) -> Table {
     table
 }
 
+/// Deadline of a job, whether it has to meet it or not; the earliest one.
+fn due(job: &PlannedJob) -> Option<Hours> {
+    job.soft_deadlines.iter().map(|soft| soft.deadline).chain(job.deadline).min_by(Hours::total_cmp)
+}
+
+/// Hours by which a job ends after the earliest deadline that it may miss; `None` if it does not.
+fn late(plan: &JobsPlan, job: &PlannedJob) -> Option<Hours> {
+    Some(job.late(due(job)?, plan.shared.confidence)).filter(|late| late.get() > 1e-6)
+}
+
+/// Shared deadline in words, with the price of missing it.
+pub fn deadline_words(deadline: Hours, late: Option<UsdPerHour>) -> String {
+    let late = late.map(|price| format!(", late at {}", format::price(price))).unwrap_or_default();
+    format!("deadline {}{late}", format::hours(deadline))
+}
+
+/// Slack of a job, or its delay.
+fn slack_words(plan: &JobsPlan, job: &PlannedJob) -> Option<String> {
+    match late(plan, job) {
+        Some(late) => Some(format!("late {}", format::hours(late))),
+        None => slack(plan, job).map(format::hours),
+    }
+}
+
 /// Time from a job's end to its deadline; `None` without a deadline.
 fn slack(plan: &JobsPlan, job: &PlannedJob) -> Option<Hours> {
     // The check of the plan ensures that no deadline is missed by more than rounding.
     let end = plan.shared.confidence.end(&job.end);
-    job.deadline.map(|deadline| deadline.checked_sub(end).unwrap_or_default())
+    due(job).map(|deadline| deadline.checked_sub(end).unwrap_or_default())
 }
 
 /// Machine of a job, in words.
@@ -286,11 +190,24 @@ pub fn details(plan: &JobsPlan, job: &PlannedJob) -> Vec<(String, String)> {
     if !names.is_empty() {
         lines.push(line("after", names.join(", ")));
     }
-    if let (Some(deadline), Some(slack)) = (job.deadline, slack(plan, job)) {
-        lines.push(line(
-            "deadline",
-            format!("after {}, {} later than the planned end", format::hours(deadline), format::hours(slack)),
-        ));
+    if let (Some(deadline), Some(slack)) = (due(job), slack(plan, job)) {
+        let against = match late(plan, job) {
+            Some(late) => format!("{} before the planned end", format::hours(late)),
+            None => format!("{} later than the planned end", format::hours(slack)),
+        };
+        lines.push(line("deadline", format!("after {}, {against}", format::hours(deadline))));
+    }
+    let time = job.time_cost(plan.shared.confidence);
+    for soft in &job.soft_deadlines {
+        let words = format!("{} after {}", format::price(soft.usd_per_hour), format::hours(soft.deadline));
+        lines.push(line("if late", words));
+    }
+    if time.late.get() > 0.0 {
+        lines.push(line("late", format!("costs {}, beside the cost of the job", format::usd(time.late))));
+    }
+    if let Some(price) = job.hour_value {
+        let words = format!("{} at {} until its end", format::usd(time.waiting), format::price(price));
+        lines.push(line("waiting", words));
     }
     lines.push(line("cost", format!("{} at {}", format::usd_with_range(&part.cost), format::price(part.price()))));
     let made_of = part.cost_by.iter().map(|(what, cost)| format!("{} {}", what.words(), format::usd_with_range(&cost)));
@@ -319,7 +236,20 @@ pub fn headline(plan: &JobsPlan, total: &Total) -> String {
     let count = plan.jobs.len();
     let jobs = if count == 1 { "1 job".to_owned() } else { format!("{count} jobs") };
     let (cost, hours) = (format::usd_with_range(&total.cost), format::hours_with_range(&total.hours));
-    format!("{jobs}: {cost}; the last ends after {hours}")
+    format!("{jobs}: {cost}; the last ends after {hours}{}", time_words(plan))
+}
+
+/// Dollars of the time until jobs end, as the end of a sentence; empty without a price of time.
+fn time_words(plan: &JobsPlan) -> String {
+    let Some(time) = &plan.time_cost else { return String::new() };
+    let count = plan.jobs.iter().filter(|job| !job.soft_deadlines.is_empty() && late(plan, job).is_some()).count();
+    let late = match count {
+        0 => None,
+        1 => Some(format!("1 late job costs {}", format::usd(time.late))),
+        _ => Some(format!("{count} late jobs cost {}", format::usd(time.late))),
+    };
+    let waiting = (time.waiting.get() > 0.0).then(|| format!("waiting costs {}", format::usd(time.waiting)));
+    [Some(String::new()), late, waiting].into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
 /// Message without a plan, before the reasons.
@@ -375,7 +305,7 @@ impl JobsForm {
             }
             Self::Csv => table(plan).write_csv(&mut out)?,
             Self::Markdown => table(plan).write_markdown(&mut out)?,
-            Self::Text => write(plan, &mut out)?,
+            Self::Text => write(plan, None, &mut out)?,
         }
         Ok(String::from_utf8(out).map_err(io::Error::other)?)
     }
@@ -383,7 +313,11 @@ impl JobsForm {
 
 /// Quality of the plan, in words.
 pub fn status_words(plan: &JobsPlan) -> String {
-    let best = if plan.aim == Aim::Cost { "lowest cost" } else { "earliest end" };
+    let best = match (plan.aim, &plan.time_cost) {
+        (Aim::Cost, None) => "lowest cost",
+        (Aim::Cost, Some(_)) => "lowest cost with time",
+        (Aim::Makespan, _) => "earliest end",
+    };
     match (plan.status, plan.solver.gap) {
         (PlanStatus::Optimal, _) => format!("{best} possible"),
         (PlanStatus::Infeasible, _) => "no plan meets the limits".to_owned(),
@@ -392,11 +326,11 @@ pub fn status_words(plan: &JobsPlan) -> String {
     }
 }
 
-/// Writes the plan job by job, or the reasons why there is none.
+/// Writes the plan job by job, in lines of at most `width` cells if there is a limit, or the reasons why there is none.
 ///
 /// # Errors
 /// Write errors of `out`.
-pub fn write(plan: &JobsPlan, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(plan: &JobsPlan, width: Option<u16>, out: &mut dyn Write) -> io::Result<()> {
     predictions::write_warnings(&plan.warnings, out)?;
     let Some(total) = &plan.total else {
         writeln!(out, "{NO_PLAN}")?;
@@ -408,9 +342,9 @@ pub fn write(plan: &JobsPlan, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{} ({})", headline(plan, total), status_words(plan))?;
     let mut table = table(plan);
     table.rows = order(plan).into_iter().map(|job| table.rows[job].clone()).collect();
-    table.write_text(out)?;
+    table.write_lines(width, out)?;
     writeln!(out)?;
-    gantt(plan).write_text(out)?;
+    gantt(plan).write_fitted(width, out)?;
     let legend = legend(plan, false);
     if !legend.is_empty() {
         writeln!(out, "  {legend}")?;

@@ -1,26 +1,31 @@
-//! Plan as input for tools that start jobs: a `SkyPilot` task, a dstack task or a Slurm script, one text for each part
-//! of the plan. An offer that the tool cannot rent is an error with its name.
+//! Plan as input for tools that start jobs: a `SkyPilot` task, a dstack task, a Slurm script or a Kubernetes job, one
+//! text for each part of the plan. An offer that the tool cannot rent is an error with its name.
 //!
-//! A recorded step does not contain the training command: each text ends in the one that the user gives, else in a
+//! A recorded step does not contain the training command: each text ends in the one of [`Launch`], else in a
 //! placeholder that fails until it is replaced.
 
 mod command;
 mod dstack;
+mod jobs;
+mod kubernetes;
 mod names;
+mod script;
 mod skypilot;
 mod slurm;
+mod table;
 mod yaml;
 
-pub use command::{Framework, Start};
+pub use jobs::{JobStart, LaunchFile, files};
+pub use table::{Framework, Launch};
 
 use std::fmt;
 
 use super::{format, words};
 use habitat_base::text;
 use habitat_base::units::Hours;
-use habitat_planning::plan::{Part, Plan, Switch};
+use habitat_planning::plan::{Goal, Part, Plan, PlanNote, Switch};
 use habitat_planning::pricing::Tier;
-use habitat_prediction::Sharding;
+use habitat_prediction::{Predictions, Sharding};
 
 /// A tool that starts jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,15 +36,21 @@ pub enum Launcher {
     Dstack,
     /// Slurm (a script for `sbatch`).
     Slurm,
+    /// Kubernetes (a `Job`, or a `JobSet` v1alpha2 of several machines).
+    Kubernetes,
 }
 
 impl Launcher {
+    /// All tools, in the order of the export dialog.
+    pub const ALL: [Self; 4] = [Self::SkyPilot, Self::Dstack, Self::Slurm, Self::Kubernetes];
+
     /// Name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::SkyPilot => "skypilot",
             Self::Dstack => "dstack",
             Self::Slurm => "slurm",
+            Self::Kubernetes => "kubernetes",
         }
     }
 
@@ -49,7 +60,13 @@ impl Launcher {
             Self::SkyPilot => "SkyPilot",
             Self::Dstack => "dstack",
             Self::Slurm => "Slurm",
+            Self::Kubernetes => "Kubernetes",
         }
+    }
+
+    /// Whether it rents the machines that its jobs need.
+    pub const fn rents(self) -> bool {
+        matches!(self, Self::SkyPilot | Self::Dstack)
     }
 }
 
@@ -75,28 +92,66 @@ pub enum LaunchError {
         /// Reason.
         reason: String,
     },
-    /// Slurm does not rent machines, and no partition is given.
-    #[error(
-        "Slurm does not rent machines, and {offer} is rented: pass --partition NAME, the partition of your cluster with these GPUs"
-    )]
-    NoPartition {
+    /// The tool does not rent machines, and no place of a cluster is given.
+    #[error("{launcher} does not rent machines, and {offer} is rented: pass {flag}, of your cluster with these GPUs")]
+    NoPlace {
+        /// The tool.
+        launcher: Launcher,
         /// The offer.
         offer: String,
+        /// The flag for the place.
+        flag: &'static str,
     },
-    /// A training command that is not one line of text.
-    #[error("invalid --command {0:?}: one line of text with closed quotes, such as 'python train.py'")]
-    Command(String),
+    /// The tool starts containers, and no image is given.
+    #[error("{0} starts containers: pass --image NAME, such as pytorch/pytorch:latest, with the program in it")]
+    NoImage(Launcher),
+    /// A later part goes on from checkpoints, and their folder is unknown or ends with the machine.
+    #[error("the plan has {parts} parts, and each goes on from the checkpoints of the one before: {remedy}")]
+    NoCheckpoints {
+        /// Number of parts.
+        parts: usize,
+        /// The value or flag to pass.
+        remedy: String,
+    },
+    /// A value that is not what its key takes.
+    #[error("invalid --{key} {value:?}: {}{expected}", if expected.starts_with(char::is_lowercase) { "expected " } else { "" })]
+    Invalid {
+        /// The key.
+        key: &'static str,
+        /// The value.
+        value: String,
+        /// Valid values.
+        expected: &'static str,
+    },
     /// Flags of a framework behind a command that is more than one program.
     #[error(
         "--framework adds flags to the end of --command, so {0:?} has to end in one program: leave out pipes, ; and #"
     )]
     Flags(String),
-    /// A partition name with characters that have a meaning in a script.
-    #[error("invalid partition {0:?}: use letters, digits and . _ - ,")]
-    Partition(String),
+}
+
+/// How a plan starts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Start {
+    /// The user's settings for the start.
+    pub launch: Launch,
+    /// Tokens of a sequence.
+    pub sequence_length: Option<u64>,
+    /// Layers of the model, which pipeline stages divide.
+    pub layers: Option<u32>,
+}
+
+impl Start {
+    /// Start of a plan for a predicted step.
+    pub fn new(launch: Launch, predictions: &Predictions) -> Self {
+        let model = predictions.predictions.iter().find_map(|one| one.transformer.as_ref());
+        let sequence_length = predictions.workload.sequence_length;
+        Self { launch, sequence_length, layers: model.map(|model| model.layers) }
+    }
 }
 
 /// One part of a plan to write.
+#[derive(Clone, Copy)]
 struct Job<'a> {
     part: &'a Part,
     workload: &'a str,
@@ -104,32 +159,112 @@ struct Job<'a> {
     place: (usize, usize),
     /// Switch to on-demand that a spot part has to make in time.
     switch: Option<&'a Switch>,
-    start: &'a Start<'a>,
+    /// The part that takes over.
+    next: Option<&'a Part>,
+    start: &'a Start,
     /// Updates of this part and those before it.
     updates: f64,
+    /// Hours between checkpoints.
+    checkpoint: Hours,
+    /// GB of data that the machine needs room for.
+    data_gb: f64,
+    /// Whether the tool watches it from outside its machine, as one of several parts or jobs, or on spot.
+    is_managed: bool,
+    /// Name among the jobs of a plan, also of its checkpoints' folder below those of all jobs.
+    folder: Option<&'a str>,
+    /// Equal jobs that start from the same text.
+    copies: Option<&'a Copies>,
+}
+
+/// Equal jobs that start from one text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Copies {
+    /// Their numbers, ascending.
+    numbers: Vec<u64>,
+    /// How many the plan runs at once.
+    at_once: usize,
+}
+
+impl Copies {
+    fn first(&self) -> u64 {
+        self.numbers.first().copied().unwrap_or(1)
+    }
+
+    /// Whether no number between the first and the last is missing.
+    fn is_range(&self) -> bool {
+        self.numbers.last().is_none_or(|last| last - self.first() + 1 == self.numbers.len() as u64)
+    }
 }
 
 /// Texts that start the parts of a plan, in order.
 ///
 /// # Errors
-/// [`LaunchError`] naming the offer that the tool cannot rent.
-pub fn texts(plan: &Plan, workload: &str, launcher: Launcher, start: &Start<'_>) -> Result<Vec<String>, LaunchError> {
+/// [`LaunchError`] naming the offer that the tool cannot rent, or the value of [`Launch`] that is missing or invalid.
+pub fn texts(plan: &Plan, workload: &str, launcher: Launcher, start: &Start) -> Result<Vec<String>, LaunchError> {
     if plan.parts.is_empty() {
         return Err(LaunchError::NoPlan(words::joined(&plan.reasons, "; ")));
     }
+    start.launch.check()?;
     let so_far = |index: usize| plan.parts[..=index].iter().map(Part::updates).sum();
-    let jobs = plan.parts.iter().enumerate().map(|(index, part)| Job {
-        updates: so_far(index),
-        part,
-        workload,
-        place: (index + 1, plan.parts.len()),
-        switch: plan.switch.as_ref().filter(|_| part.offer.tier == Tier::Spot),
-        start,
-    });
+    let jobs: Vec<Job<'_>> = plan
+        .parts
+        .iter()
+        .enumerate()
+        .map(|(index, part)| Job {
+            updates: so_far(index),
+            next: plan.parts.get(index + 1),
+            is_managed: part.offer.tier == Tier::Spot || plan.parts.len() > 1,
+            place: (index + 1, plan.parts.len()),
+            switch: plan.switch.as_ref().filter(|_| part.offer.tier == Tier::Spot),
+            ..Job::new(part, &plan.goal, workload, start)
+        })
+        .collect();
+    check_checkpoints(launcher, start, jobs.len())?;
     match launcher {
-        Launcher::SkyPilot => skypilot::file(&jobs.collect::<Vec<_>>()).map(|text| vec![text]),
-        Launcher::Dstack => jobs.map(|job| dstack::task(&job)).collect(),
-        Launcher::Slurm => jobs.map(|job| slurm::script(&job)).collect(),
+        Launcher::SkyPilot => skypilot::file(&jobs).map(|text| vec![text]),
+        Launcher::Dstack => jobs.iter().map(dstack::task).collect(),
+        Launcher::Slurm => jobs.iter().map(slurm::script).collect(),
+        Launcher::Kubernetes => jobs.iter().map(kubernetes::manifest).collect(),
+    }
+}
+
+/// Refuses a plan of several parts whose checkpoints would end with the first machine.
+fn check_checkpoints(launcher: Launcher, start: &Start, parts: usize) -> Result<(), LaunchError> {
+    if parts == 1 || start.launch.command.is_none() {
+        return Ok(());
+    }
+    let remedy = match &start.launch.checkpoint_dir {
+        None => "pass --checkpoint-dir DIR, which the command finds in CHECKPOINT_DIR".to_owned(),
+        Some(dir) if !launcher.keeps(start.launch.checkpoint_mount().map(|(_, source)| source)) => {
+            let dir = text::clean(dir, 80);
+            format!("pass --mount {dir}={}, as {dir} ends with the machine", launcher.source())
+        }
+        Some(_) => return Ok(()),
+    };
+    Err(LaunchError::NoCheckpoints { parts, remedy })
+}
+
+impl<'a> Job<'a> {
+    /// A job of one part.
+    fn new(part: &'a Part, goal: &Goal, workload: &'a str, start: &'a Start) -> Self {
+        let often = part.notes.iter().find_map(|note| match note {
+            PlanNote::Failures { checkpoint_hours, .. } => Some(*checkpoint_hours),
+            _ => None,
+        });
+        Self {
+            part,
+            workload,
+            place: (1, 1),
+            switch: None,
+            next: None,
+            start,
+            updates: part.updates(),
+            checkpoint: often.unwrap_or(goal.assumptions.checkpoint_interval),
+            data_gb: goal.data.as_ref().map_or(0.0, |data| data.gb),
+            is_managed: part.offer.tier == Tier::Spot,
+            folder: None,
+            copies: None,
+        }
     }
 }
 
@@ -138,16 +273,44 @@ impl Job<'_> {
         LaunchError::Refused { launcher, offer: text::clean(self.part.offer.id.as_str(), 200), reason: reason.into() }
     }
 
-    /// Error for a provider that the tool does not know or support, with a way around it.
+    /// Error for a provider that the tool does not know or support, with the tools that do and a way around it.
     fn unknown(&self, launcher: Launcher, reason: &str) -> LaunchError {
-        let provider = text::shell_word(&self.part.offer.provider);
-        self.refused(launcher, format!("{reason}; pass --exclude-providers {provider} to plan without it"))
+        let provider = &self.part.offer.provider;
+        let others = Launcher::ALL.into_iter().filter(|other| other.rents() && *other != launcher);
+        let others: Vec<String> = others
+            .filter(|other| names::provider(*other, provider).is_some())
+            .map(|other| format!("--export {} has it, ", other.name()))
+            .collect();
+        let (others, has) = (others.concat(), names::providers(launcher).join(","));
+        let or = if others.is_empty() { "" } else { "or " };
+        self.refused(
+            launcher,
+            format!("{reason}; {others}{or}plan with --providers {has} (or fewer, or the key of a job)"),
+        )
+    }
+
+    /// The place of a cluster, which rented machines need.
+    fn place_of<'b>(
+        &self,
+        launcher: Launcher,
+        place: Option<&'b String>,
+        flag: &'static str,
+    ) -> Result<Option<&'b String>, LaunchError> {
+        if place.is_none() && self.part.offer.tier != Tier::Owned {
+            return Err(LaunchError::NoPlace { launcher, offer: text::clean(self.part.offer.id.as_str(), 200), flag });
+        }
+        Ok(place)
+    }
+
+    /// When a later part of a plan starts, behind its command.
+    fn after_words(&self) -> String {
+        if self.place.0 > 1 { format!("   (once part {} has ended)", self.place.0 - 1) } else { String::new() }
     }
 
     /// Describes the part in comments.
-    fn comments(&self) -> String {
+    fn comments(&self, launcher: Launcher) -> String {
         let (place, of) = self.place;
-        let part = self.part;
+        let (part, launch) = (self.part, &self.start.launch);
         let dated = part.offer.as_of.map_or_else(String::new, |date| format!(", price of {date}"));
         let lines = [
             format!(
@@ -164,11 +327,30 @@ impl Job<'_> {
                 format::usd_with_range(&part.cost)
             ),
         ];
-        let switch = self.switch.map(|switch| {
+        let is_lost = part.offer.tier == Tier::Spot && launch.command.is_some() && launch.checkpoint_dir.is_none();
+        let lost = is_lost.then(|| {
+            "After a loss it starts again from the beginning, unless the command keeps checkpoints elsewhere (--checkpoint-dir).".to_owned()
+        });
+        // The script ends the first of two parts in time.
+        let switch = self.switch.filter(|_| self.next.is_none() || launch.command.is_none()).map(|switch| {
             format!(
                 "Stop it and start {} when the remaining time is just enough for the remaining work there: after {} if no work is done by then.",
                 text::clean(switch.to.as_str(), 200),
                 format::hours(switch.latest)
+            )
+        });
+        let is_kept = launcher.keeps(launch.checkpoint_mount().map(|(_, source)| source));
+        let unkept = launch.checkpoint_dir.as_ref().filter(|_| launch.command.is_some() && !is_kept).map(|dir| {
+            let (dir, source) = (text::clean(dir, 80), launcher.source());
+            format!(
+                "{dir} ends with the machine: after a loss it starts again from the beginning, and later jobs find no checkpoints. --mount {dir}={source} keeps them."
+            )
+        });
+        let waits = self.switch.zip(self.next).filter(|_| launch.command.is_some()).map(|(switch, _)| {
+            format!(
+                "It meets the deadline only if a spot machine comes by {}: the time counts from its first start. If none has come, cancel it and start part {} alone.",
+                format::hours(switch.latest),
+                place + 1
             )
         });
         let joined = (part.machines > 1).then(|| {
@@ -178,7 +360,7 @@ impl Job<'_> {
             )
         });
         // Flags of a framework say the layout.
-        let is_unsaid = self.start.command.is_none() || self.start.framework.is_none();
+        let is_unsaid = launch.command.is_none() || launch.framework.is_none();
         let divided = (is_unsaid && part.sharding != Sharding::None).then(|| {
             let (name, words) = (part.sharding.name(), part.sharding.words());
             format!("Planned with {name} ({words} divided among all GPUs): the training command has to enable it.")
@@ -195,6 +377,9 @@ impl Job<'_> {
             .chain(joined)
             .chain(divided)
             .chain(parallel)
+            .chain(lost)
+            .chain(unkept)
+            .chain(waits)
             .chain(switch)
             .map(|line| format!("# {line}\n"))
             .collect();
@@ -203,6 +388,9 @@ impl Job<'_> {
 
     /// A job name that all tools accept: lower-case letters, digits and single dashes, starting with a letter.
     fn name(&self) -> String {
+        if let Some(own) = self.folder {
+            return own.to_owned();
+        }
         let (place, of) = self.place;
         let ending = if of > 1 { format!("-{place}") } else { String::new() };
         let words = self.workload.to_ascii_lowercase();
@@ -242,9 +430,17 @@ impl Job<'_> {
         }
     }
 
-    /// Longest predicted duration, in minutes.
+    /// Disk in GB: as given, else room for the data with as much again, and 100 GB for the system.
+    fn disk_gb(&self) -> Option<u64> {
+        let data = (self.data_gb > 0.0).then(|| (self.data_gb * 2.0 + 100.0).ceil() as u64);
+        self.start.launch.disk_gb.map(u64::from).or(data)
+    }
+
+    /// Longest predicted duration with a margin of 10 %, in minutes. Tools stop a job then, and a measured step has no
+    /// range of its own.
     fn most_minutes(&self) -> u64 {
-        (Hours::get(self.part.hours.high) * 60.0).ceil().max(1.0) as u64
+        let most = (Hours::get(self.part.hours.high) * 60.0).ceil().max(1.0) as u64;
+        (most * 11).div_ceil(10)
     }
 }
 

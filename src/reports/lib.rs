@@ -13,11 +13,15 @@ pub mod comparison;
 pub mod difference;
 pub mod format;
 pub mod frontier;
+pub mod gate;
 pub mod goal;
 pub mod gpus;
+pub mod history;
 pub mod html;
 pub mod jobs;
+pub mod kept;
 pub mod launch;
+pub mod lines;
 pub mod memory;
 pub mod offers;
 pub mod outcome;
@@ -43,6 +47,12 @@ pub mod words;
 pub mod wrap;
 
 pub use table::{Column, Table};
+
+/// The JSON Schema of a form as it is written: a field that is left out when empty is not required.
+pub fn json_schema<T: schemars::JsonSchema>() -> serde_json::Value {
+    let settings = schemars::generate::SchemaSettings::default().for_serialize();
+    settings.into_generator().into_root_schema_for::<T>().to_value()
+}
 
 #[cfg(test)]
 #[path = "../../tests/common/shipped.rs"]

@@ -80,9 +80,13 @@ pub fn remedies(prediction: &Prediction, workload: &Workload) -> Option<String> 
     };
     let too_much = format!("{excess} too much{}", parts_of(fit));
     Some(match (&sure[..], &likely[..]) {
-        ([], []) => format!(
-            "{too_much}: none of checkpointing, an 8-bit optimizer, a smaller micro-batch and sharding is known to be enough; a GPU with more memory is"
-        ),
+        ([], []) => {
+            let instead = match prediction.transformer {
+                Some(_) => "`plan` divides the model over several GPUs".to_owned(),
+                None => format!("it needs a GPU with over {needed} of usable memory"),
+            };
+            format!("{too_much}: no single change to the program is known to be enough; {instead}")
+        }
         ([], likely) => format!("{too_much}; may fit with {}", words(likely)),
         (sure, []) => format!("{too_much}; would fit with {}", words(sure)),
         (sure, likely) => format!("{too_much}; would fit with {}; may fit with {}", words(sure), words(likely)),
@@ -91,7 +95,9 @@ pub fn remedies(prediction: &Prediction, workload: &Workload) -> Option<String> 
 
 /// The changes with which a step would fit that needs what `fit` says.
 fn found(fit: &MemoryFit, workload: &Workload, recomputes: bool) -> Vec<(Remedy, String)> {
-    let Some(excess) = fit.needed.and_then(|needed| needed.checked_sub(fit.usable)) else { return Vec::new() };
+    // Changes save tensors only, so compare them with the tensors' share of the excess.
+    let excess = fit.needed.and_then(|needed| fit.tensors(needed).checked_sub(fit.tensors(fit.usable)));
+    let Some(excess) = excess else { return Vec::new() };
     let can_recompute = workload.mode == Mode::Training && !recomputes;
     let kept = fit.activations.map(|kept| kept.least).or_else(|| beside_states(fit)).filter(|_| can_recompute);
     let kept = kept.filter(|kept| kept.get() > 0.0);
@@ -200,7 +206,7 @@ pub fn write_remedies(
 
 /// Memory besides the model state: mostly activations, if the peak was measured in training.
 fn beside_states(fit: &MemoryFit) -> Option<Bytes> {
-    fit.at_most.filter(|_| fit.narrowest.is_none())?.checked_sub(fit.states?.total())
+    fit.tensors(fit.at_most.filter(|_| fit.narrowest.is_none())?).checked_sub(fit.states?.total())
 }
 
 /// The known parts of the memory needed, in parentheses.
@@ -291,7 +297,7 @@ mod tests {
     }
 
     /// Training of a model with 1 B parameters in FP32 with Adam at batch 8: 4 + 4 + 8 GB of state, 20 GB of
-    /// activations.
+    /// activations, with a reserve of a tenth and 1 GB of the process. The usable memory is that of tensors and 1 GB.
     fn prediction(usable_gb: f64, largest_batch: Option<u64>) -> (Prediction, Workload) {
         let json = r#"{"format": "habitat-profile", "version": 1,
             "workload": {"name": "w", "mode": "training", "batch_size": 8, "parameter_count": 1000000000},
@@ -305,11 +311,14 @@ mod tests {
         let mut found = habitat_prediction::predict(&profile, &catalog, &options).unwrap();
         let mut prediction = found.predictions.remove(0);
         let gb = |gb: f64| Bytes::known(gb * 1e9);
+        let shown = |tensors: f64| gb(tensors * 1.1 + 1.0);
         prediction.memory = MemoryFit {
             fits: Fits::No,
-            needed: Some(gb(37.0)),
-            at_most: Some(gb(37.0)),
-            usable: gb(usable_gb),
+            needed: Some(shown(36.0)),
+            allocated: None,
+            process: gb(1.0),
+            at_most: Some(shown(36.0)),
+            usable: shown(usable_gb - 1.0),
             reason: String::new(),
             largest_batch,
             states: Some(habitat_prediction::sharding::ModelStates {
@@ -348,7 +357,7 @@ mod tests {
         }
         let narrow = advice(bert, "rtx-3060", Some(Bf16));
         assert!(
-            narrow.contains("12.5–15.0 GB too much") && narrow.contains("a micro-batch of 8 instead of 32"),
+            narrow.contains("15.1–17.9 GB too much") && narrow.contains("a micro-batch of 4 instead of 32"),
             "{narrow}"
         );
         assert!(narrow.contains("or activation checkpointing"), "{narrow}");
@@ -388,7 +397,7 @@ mod tests {
         let both = said(14.0, None);
         assert!(both.contains("together") && !both.contains("--sharding"), "{both}");
         // 33 GB too much: no remedy.
-        assert!(said(4.0, None).contains("a GPU with more memory"), "{}", said(4.0, None));
+        assert!(said(4.0, None).contains("it needs a GPU with over"), "{}", said(4.0, None));
         let (mut fits, workload) = prediction(40.0, None);
         fits.memory.fits = Fits::Yes;
         assert_eq!(remedies(&fits, &workload), None);

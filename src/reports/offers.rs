@@ -32,6 +32,9 @@ pub struct OfferJson<'a> {
     term_hours: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     price_as_of: Option<String>,
+    /// Last day on which the price applies; absent if no end is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    price_until: Option<String>,
     #[serde(flatten)]
     trust: TrustJson,
     source: &'a str,
@@ -95,6 +98,7 @@ pub fn json(offer: &Offer) -> OfferJson<'_> {
         paid_usd_per_hour: offer.held.and_then(|held| held.paid()).map(UsdPerHour::get),
         term_hours: offer.term_hours,
         price_as_of: offer.as_of.map(|date| date.to_string()),
+        price_until: offer.until.map(|date| date.to_string()),
         trust: TrustJson::new(&offer.trust),
         source: &offer.source,
         unusable: offer.unusable.as_ref().map(Told::new),
@@ -113,6 +117,7 @@ pub fn table<'a>(offers: impl IntoIterator<Item = &'a Offer>) -> Table {
         Column::number("price", "price_usd_per_hour"),
         Column::number("per GPU", "price_usd_per_gpu_hour").dropped(3),
         Column::text("as of", "price_as_of").dropped(5),
+        Column::text("", "price_until"),
     ];
     let offers: Vec<&Offer> = offers.into_iter().collect();
     let made_of = if offers.iter().any(|offer| price::made_of(offer).is_some()) { "price breakdown" } else { "" };
@@ -134,6 +139,7 @@ pub fn table<'a>(offers: impl IntoIterator<Item = &'a Offer>) -> Table {
             Cell::new(format::price(offer.price), offer.price.get()),
             Cell::maybe(per_gpu, |price| Cell::new(format::price(price), price.get())),
             Cell::maybe(offer.as_of, Cell::text),
+            Cell::maybe(offer.until, Cell::text),
         ];
         row.extend(trust_cells(&offer.trust));
         let made_of = price::made_of(offer).unwrap_or_default();

@@ -1,15 +1,22 @@
-//! Comparison of a plan with what happened, and shares of the difference due to the amount of work, the step time,
-//! set-up and losses, and the price.
+//! Comparison of a plan with what happened, and shares of the difference: each hour and each dollar has a cause.
 //!
-//! Let `U` be the hours of steps in the plan's parts (steps × step time), `w` the work done over the work planned, and
-//! `r` the measured over the planned step time. The hours then differ by
+//! The plan's hours are those of its steps `U` (steps × step time), of the start `S` (boot and set-up), and of losses `L`
+//! (the rest: lost machines, repeated work, copies of data). With `w` the work done over the work planned, the hours
+//! that happened differ by
 //!
 //! - amount of work: `U · (w − 1)`
-//! - step time: `U · w · (r − 1)`
-//! - set-up and losses: the hours beyond the steps, happened − planned
+//! - step time: `U · w · (r − 1)` for `r`, the measured over the planned step time without waiting for data; of a job
+//!   that was followed, its median
+//! - waiting for data: what its steps waited, by the job's recorder; the recorded step may have waited too, which is
+//!   part of its time
+//! - pauses between steps: what the steps took beyond their median (evaluation, checkpoints, stragglers)
+//! - recording: what opening and closing windows took
+//! - start-up and losses: as reported, else the time that is not in any of these, − `S` − `L`; separately if
+//!   the run reports its set-up or had no losses
+//! - after the last step: what is then left of a job that was followed
 //!
 //! The cost differs by each of these at the planned price per hour, and by the hours that happened at the difference of
-//! the prices. The shares add up to the difference.
+//! the prices. The shares add up to the difference. Facts that the run does not report are joined with the next cause.
 
 mod run;
 mod text;
@@ -135,7 +142,10 @@ pub fn outcome(plan: &PlanFile, run: &Run) -> Result<Outcome, OutcomeError> {
         notes.push("assuming that all planned work was done; if not, add samples or steps".to_owned());
     }
     let work = work.unwrap_or(1.0);
-    let step = measured.and_then(|part| run.step_time_us.map(|step| compared(part.step_time_us, step.get())));
+    let of_job = run.followed.as_ref().zip(plan.parts.first().filter(|_| plan.parts.len() == 1));
+    let step = measured
+        .and_then(|part| run.step_time_us.map(|step| compared(part.step_time_us, step.get())))
+        .or_else(|| of_job.map(|(followed, part)| compared(part.step_time_us, followed.median_us)));
     Ok(Outcome {
         format: "habitat-outcome",
         version: 1,
@@ -194,7 +204,7 @@ fn work_ratio(plan: &PlanFile, run: &Run) -> Result<Option<f64>, OutcomeError> {
 }
 
 /// Steps of the job; all GPUs take part in each step.
-fn steps_of(part: &FilePart) -> f64 {
+pub(crate) fn steps_of(part: &FilePart) -> f64 {
     match (part.samples, part.global_batch_size) {
         (Some(samples), Some(batch)) => samples / batch as f64,
         _ => {
@@ -209,33 +219,80 @@ fn useful(part: &FilePart) -> f64 {
     steps_of(part) * part.step_time_us[1] / HOUR_US
 }
 
-fn shares(plan: &PlanFile, run: &Run, work: f64, measured: Option<&FilePart>) -> Vec<Share> {
-    let (Some(totals), Some(hours)) = (plan.totals, run.hours.map(Hours::get)) else { return Vec::new() };
-    let planned = totals.hours[1].get();
+/// Hours of a part before its first step: own machines need no set-up.
+fn start_up(plan: &PlanFile, part: &FilePart) -> f64 {
+    let is_own = part.offer.as_str().ends_with("/owned");
+    if is_own { 0.0 } else { plan.goal.assumptions.setup.get() }
+}
+
+/// Hours of start-up and losses beyond those of the plan, from the `happened` and `planned` hours of both.
+fn around(plan: &PlanFile, run: &Run, happened: f64, planned: f64) -> Vec<(&'static str, f64)> {
+    let begun: f64 = plan.parts.iter().map(|part| start_up(plan, part)).sum();
+    if let Some(setup) = run.setup_hours.map(Hours::get) {
+        return vec![("start-up", setup - begun), ("losses", happened - setup - (planned - begun))];
+    }
+    let has_losses = planned - begun > 1e-3 * planned || run.losses.unwrap_or(0) > 0;
+    vec![(if has_losses { START } else { "start-up" }, happened - planned)]
+}
+
+/// Hours beyond those of the plan by cause; they add up to the difference.
+fn times(
+    plan: &PlanFile,
+    run: &Run,
+    work: f64,
+    measured: Option<&FilePart>,
+    [hours, planned]: [f64; 2],
+) -> Vec<(&'static str, f64)> {
     let steps: f64 = plan.parts.iter().map(useful).sum();
-    let beyond = planned - steps;
+    let lost = run.lost_hours.map(Hours::get);
+    let around = |happened: f64| around(plan, run, happened, planned - steps);
+    let mut times = vec![("amount of work", steps * (work - 1.0))];
     let slower = measured.zip(run.step_time_us).map(|(part, step)| {
         // Only the measured part is known to be slower or faster.
         useful(part) * work * (step.get() / part.step_time_us[1] - 1.0)
     });
-    let lost = run.lost_hours.map(Hours::get);
-    let mut times = vec![("amount of work", steps * (work - 1.0))];
+    if let Some(followed) = &run.followed {
+        // The job's own median, in hours of all its steps.
+        let count = followed.steps as f64 / HOUR_US;
+        let (median, mean) = (followed.median_us * count, followed.mean_us * count);
+        let (waited, recording) = (followed.waited * mean, followed.recording_us / HOUR_US);
+        let rest = hours - mean - recording;
+        times.push(("step time", median - waited - steps * work));
+        times.push(("waiting for data", waited));
+        times.push((PAUSES, mean - median));
+        times.push(("recording", recording));
+        times.extend(around(lost.unwrap_or(rest)));
+        times.extend(lost.map(|lost| ("after the last step", rest - lost)));
+        return times;
+    }
     match (slower, lost) {
         (Some(slower), None) => {
             times.push(("step time", slower));
-            times.push(("set-up and losses", hours - (steps * work + slower) - beyond));
+            times.extend(around(hours - (steps * work + slower)));
         }
         (Some(slower), Some(lost)) => {
             times.push(("step time", slower));
-            times.push(("set-up and losses", lost - beyond));
-            times.push(("not accounted for", hours - (steps * work + slower) - lost));
+            times.extend(around(lost));
+            times.push((PAUSES, hours - (steps * work + slower) - lost));
         }
         (None, Some(lost)) => {
-            times.push(("step time", hours - lost - steps * work));
-            times.push(("set-up and losses", lost - beyond));
+            times.push(("step time and pauses", hours - lost - steps * work));
+            times.extend(around(lost));
         }
-        (None, None) => times.push(("step time, set-up and losses", hours - steps * work - beyond)),
+        (None, None) => times.push(("step time, pauses, start-up and losses", hours - planned - steps * (work - 1.0))),
     }
+    times
+}
+
+/// Cause of hours before the first step and of losses, if only their sum is known.
+const START: &str = "start-up and losses";
+/// Cause of hours between steps.
+const PAUSES: &str = "pauses between steps (evaluation, checkpoints)";
+
+fn shares(plan: &PlanFile, run: &Run, work: f64, measured: Option<&FilePart>) -> Vec<Share> {
+    let (Some(totals), Some(hours)) = (plan.totals, run.hours.map(Hours::get)) else { return Vec::new() };
+    let planned = totals.hours[1].get();
+    let times = times(plan, run, work, measured, [hours, planned]);
     // Zero for an own machine, which makes the whole difference one of price.
     let price = if planned > 0.0 { totals.cost_usd[1].get() / planned } else { 0.0 };
     let cost = run.cost_usd.map(Usd::get);

@@ -48,6 +48,9 @@ pub struct PartJson<'a> {
     /// GPUs that divide the experts of each layer; absent if each GPU has all of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expert_parallel: Option<u32>,
+    /// `full` if the backward pass computes whole layers again, which the recorded step does not; else absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recompute: Option<&'static str>,
     /// `on-demand`, `spot`, `reserved` or `owned`.
     pub tier: String,
     /// Samples per step on one GPU, or per micro-batch of one replica; absent if unknown.
@@ -167,6 +170,7 @@ pub(super) fn part(part: &Part) -> PartJson<'_> {
         virtual_stages: Some(part.parallel.chunks).filter(|chunks| *chunks > 1),
         context_parallel: Some(part.parallel.context).filter(|gpus| *gpus > 1),
         expert_parallel: Some(part.parallel.expert).filter(|gpus| *gpus > 1),
+        recompute: part.parallel.recompute.then_some("full"),
         tier: part.offer.tier.to_string(),
         batch_size: part.batch_size,
         accumulation: part.accumulation,
@@ -234,6 +238,7 @@ pub(crate) fn table(parts: &[Part]) -> Table {
         Column::number("", "virtual_stages"),
         Column::number("", "context_parallel"),
         Column::number("", "expert_parallel"),
+        Column::text("", "recompute"),
     ];
     let contract = [Column::number("", "term_hours"), Column::number("", "terms"), Column::number("", "idle_hours")];
     let taken = [Column::number("", "energy_kwh"), Column::number("", "co2_kg")];
@@ -261,6 +266,7 @@ pub(crate) fn table(parts: &[Part]) -> Table {
             Cell::text(part.parallel.chunks),
             Cell::text(part.parallel.context),
             Cell::text(part.parallel.expert),
+            Cell::text(if part.parallel.recompute { "full" } else { "" }),
         ]);
         let contract = part.contract();
         row.extend([

@@ -56,7 +56,7 @@ pub struct Written<'a> {
     /// Time of writing.
     pub created: jiff::Timestamp,
     /// Training command of the parts.
-    pub start: launch::Start<'a>,
+    pub start: &'a launch::Start,
     /// Whether TOML lists all rejected offers.
     pub all_rejected: bool,
     /// Contents of the HTML report; without it, HTML has no text.
@@ -65,7 +65,7 @@ pub struct Written<'a> {
 
 impl PlanForm {
     /// All formats, in the order of the dialog.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Toml,
         Self::Json,
         Self::Csv,
@@ -74,6 +74,7 @@ impl PlanForm {
         Self::Launch(Launcher::SkyPilot),
         Self::Launch(Launcher::Dstack),
         Self::Launch(Launcher::Slurm),
+        Self::Launch(Launcher::Kubernetes),
     ];
 
     /// Name on screen.
@@ -99,6 +100,7 @@ impl PlanForm {
             Self::Launch(Launcher::SkyPilot) => "plan.sky.yaml",
             Self::Launch(Launcher::Dstack) => "plan.dstack.yml",
             Self::Launch(Launcher::Slurm) => "plan.sbatch",
+            Self::Launch(Launcher::Kubernetes) => "plan.k8s.yaml",
         }
     }
 
@@ -110,8 +112,8 @@ impl PlanForm {
         let (plan, workload) = (written.plan, &written.predictions.workload.name);
         Ok(match self {
             Self::Toml => {
-                let Written { predictions, request, created, all_rejected, .. } = *written;
-                vec![plan_toml::toml(plan, predictions, request, created, all_rejected)?]
+                let Written { predictions, request, created, all_rejected, start, .. } = *written;
+                vec![plan_toml::toml(plan, predictions, request, &start.launch, created, all_rejected)?]
             }
             Self::Json => {
                 let json = serde_json::to_string_pretty(&plans::json(plan, workload))?;
@@ -120,7 +122,7 @@ impl PlanForm {
             Self::Csv => vec![table(|out| plans::table(plan).write_csv(out))?],
             Self::Markdown => vec![table(|out| markdown(written, out))?],
             Self::Html => written.report.map(Report::html).into_iter().collect(),
-            Self::Launch(launcher) => launch::texts(plan, workload, launcher, &written.start)?,
+            Self::Launch(launcher) => launch::texts(plan, workload, launcher, written.start)?,
         })
     }
 }
@@ -132,7 +134,7 @@ fn markdown(written: &Written<'_>, out: &mut Vec<u8>) -> std::io::Result<()> {
     writeln!(out, "# Training plan: {}\n", line(&text::clean(&written.predictions.workload.name, 80)))?;
     match beside::summary(plan) {
         Some(summary) => writeln!(out, "**{}**\n", line(&summary))?,
-        None => writeln!(out, "**No plan meets these limits.** {}\n", line(&words::joined(&plan.reasons, "; ")))?,
+        None => writeln!(out, "**No plan meets these limits.** {}\n", line(&words::no_plan(&plan.reasons).join("; ")))?,
     }
     for (name, value) in goal::facts(plan) {
         writeln!(out, "- {name}: {}", line(&value))?;

@@ -1,7 +1,7 @@
 //! Plan as TOML, written by `e` on the plan screen and by `plan --toml`, read by `plan --from` and `compare`.
 //!
-//! The version is the oldest one that can express the plan: 5 if the goal forbids the search for a layout, or a part has
-//! context parallel GPUs or interleaved stages; 4 if the goal does not accept every offer; 3 if it may join
+//! The version is the oldest one that can express the plan: 5 if the goal forbids the search for a layout, or a part
+//! has context parallel GPUs or interleaved stages; 4 if the goal does not accept every offer; 3 if it may join
 //! machines or divide state, has data without a location, or limits emissions; otherwise 2.
 //!
 //! `[request]` holds the recorded step and how it was predicted, `[goal]` the request; both are enough to plan again.
@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 pub use read::{PlanFileError, parse};
 pub use request::Request;
 
+use super::launch::Launch;
 use super::parts;
 use super::plans::TotalJson;
 use super::words::assumed::{Assumed, assumed};
@@ -36,7 +37,7 @@ const VERSION: u32 = 5;
 /// Oldest version that can be read; written if it can express the goal.
 const OLDEST: u32 = 2;
 
-/// What is read from a plan file.
+/// Contents of a plan file when read.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct PlanFile {
     /// Format, origin and status.
@@ -45,6 +46,9 @@ pub struct PlanFile {
     pub request: Request,
     /// The requested work and limits.
     pub goal: Goal,
+    /// How the parts start.
+    #[serde(default)]
+    pub launch: Launch,
     /// Time and cost; `None` without a plan.
     #[serde(default)]
     pub totals: Option<Totals>,
@@ -151,12 +155,14 @@ pub struct Alternative {
     pub offer: OfferId,
 }
 
-/// What is written; parts and totals are those of the JSON form.
+/// Contents of a plan file when written; parts and totals are those of the JSON form.
 #[derive(Serialize)]
 struct Written<'a> {
     plan: Head,
     request: &'a Request,
     goal: toml::Table,
+    #[serde(skip_serializing_if = "is_empty")]
+    launch: &'a Launch,
     #[serde(skip_serializing_if = "Option::is_none")]
     totals: Option<toml::Table>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -172,6 +178,10 @@ struct Written<'a> {
     /// Rejected offers, if the user requested all of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     rejected_offer: Vec<RejectedOffer<'a>>,
+}
+
+fn is_empty(launch: &Launch) -> bool {
+    *launch == Launch::default()
 }
 
 /// A rejected offer.
@@ -197,6 +207,7 @@ pub(crate) fn toml(
     plan: &Plan,
     predictions: &Predictions,
     request: &Request,
+    launch: &Launch,
     created: jiff::Timestamp,
     all_rejected: bool,
 ) -> Result<String, toml::ser::Error> {
@@ -204,6 +215,7 @@ pub(crate) fn toml(
         plan: head(plan, predictions, request, created),
         request,
         goal: goal(&plan.goal)?,
+        launch,
         totals: plan.total.as_ref().map(|total| fields(TotalJson::new(total), TOTALS)).transpose()?,
         switch: plan.switch.as_ref().map(|switch| fields(switch, SWITCH)).transpose()?,
         part: plan.parts.iter().map(part).collect::<Result<_, _>>()?,
@@ -244,7 +256,9 @@ fn head(plan: &Plan, predictions: &Predictions, request: &Request, created: jiff
 /// state or the model, has data without a location, sets the rate of copying, or involves emissions.
 fn version(plan: &Plan) -> u32 {
     let goal = &plan.goal;
-    let is_new = |part: &Part| part.parallel.context.max(part.parallel.chunks).max(part.parallel.expert) > 1;
+    let is_new = |part: &Part| {
+        part.parallel.context.max(part.parallel.chunks).max(part.parallel.expert) > 1 || part.parallel.recompute
+    };
     let is_joined = goal.limits.max_machines > 1 || goal.assumptions.network_gbit_per_second.is_some();
     let sets_rate = goal.assumptions.data_gbit_per_second.is_some();
     let is_placeless = goal.data.as_ref().is_some_and(|data| data.provider.is_none());

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::beside::{self, BesideJson, FallbackJson};
+use super::beside::{self, BesideJson, FallbackJson, LongerJson};
 use super::parts::{self, PartJson, UsesJson, part};
 use super::table::{Cell, Column, Table};
 use super::words::Told;
@@ -70,6 +70,16 @@ pub struct PlanJson<'a> {
     /// finish: one that takes a little longer and costs at most half. Absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bargain: Option<PartJson<'a>>,
+    /// The cheapest plan, if it takes over 60 days and gave way to this one, which takes at most half the time for at
+    /// most a quarter more. Only without a deadline.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub longer: Option<LongerJson>,
+    /// The own machines of `--own` with all the work within the limits, most GPUs first; absent without them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub own: Vec<PartJson<'a>>,
+    /// One of them with a larger global batch than the recorded one, if that is clearly faster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub larger_batch: Option<PartJson<'a>>,
     /// Rejected offers with their reasons.
     pub rejected: Vec<RejectedJson<'a>>,
     /// Reasons why no plan exists, and changes that would allow one.
@@ -157,6 +167,9 @@ pub fn json<'a>(plan: &'a Plan, workload: &'a str) -> PlanJson<'a> {
         beside: beside::json(plan),
         fallback: plan.fallback.as_ref().map(|it| FallbackJson::new(it.setback, it.then.as_ref())),
         bargain: plan.bargain.as_ref().map(part),
+        longer: plan.longer.as_ref().map(LongerJson::new),
+        own: plan.own.iter().map(part).collect(),
+        larger_batch: plan.larger_batch.as_ref().map(part),
         rejected: plan.rejected.iter().map(RejectedJson::new).collect(),
         reasons: Told::all(&plan.reasons),
         assumptions: assumed(&plan.goal),

@@ -10,7 +10,7 @@ use super::table::{Cell, Column, Table};
 use super::words::{self, Told, Words, joined};
 use super::{format, memory};
 use habitat_base::text;
-use habitat_base::units::{Micros, OpenRange, Range, SamplesPerSecond};
+use habitat_base::units::{Bytes, Micros, OpenRange, Range, SamplesPerSecond};
 use habitat_planning::plan::value::{Value, best_value};
 use habitat_planning::pricing::PriceBook;
 use habitat_prediction::{Fits, Prediction, Predictions};
@@ -52,8 +52,12 @@ pub struct PredictionJson<'a> {
     /// Method: `measured` if recorded on this GPU; `derived` if recorded on it, minus the communication with other
     /// ranks or the waiting for the host; otherwise predicted.
     pub method: &'static str,
-    /// Time per step in which the device waits for the host; 0 if the host keeps up.
+    /// Time per step in which the device waits for the host, its data included; 0 if the host keeps up.
     pub host_idle_us: f64,
+    /// Part of it in which it waits for its data.
+    pub data_wait_us: f64,
+    /// Work of the device in the step, without any wait.
+    pub device_us: f64,
     /// Throughput; absent if the batch size is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub throughput_samples_per_s: Option<OpenRange<f64>>,
@@ -66,6 +70,12 @@ pub struct PredictionJson<'a> {
     /// `yes`, `no` or `unknown`.
     #[schemars(with = "String")]
     pub fits_in_memory: Fits,
+    /// Memory that the driver shows: tensors, the allocator's reserve, the process; absent if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<f64>,
+    /// Peak of the tensors alone; absent if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allocated_bytes: Option<f64>,
     /// Reason.
     pub memory_reason: &'a str,
     /// Share of the device time for each method.
@@ -153,6 +163,8 @@ fn one<'a>(prediction: &'a Prediction, prices: &'a PriceBook, operations: bool) 
         step_time_us: step.range.map(Micros::get),
         method: step.method.name(),
         host_idle_us: prediction.host_idle.get(),
+        data_wait_us: prediction.data_wait().get(),
+        device_us: prediction.device.get(),
         throughput_samples_per_s: prediction.throughput.map(|rate| rate.map_open(SamplesPerSecond::get)),
         samples_per_usd: value.as_ref().and_then(|value| value.samples_per_usd),
         cheapest_offer: value.as_ref().map(|value| CheapestJson {
@@ -162,6 +174,8 @@ fn one<'a>(prediction: &'a Prediction, prices: &'a PriceBook, operations: bool) 
             trust: TrustJson::new(&value.offer.trust),
         }),
         fits_in_memory: prediction.memory.fits,
+        memory_bytes: prediction.memory.needed.map(Bytes::get),
+        allocated_bytes: prediction.memory.allocated.map(Bytes::get),
         memory_reason: &prediction.memory.reason,
         methods: prediction
             .shares
@@ -274,15 +288,15 @@ pub fn table(predictions: &Predictions, prices: &PriceBook) -> Table {
 pub fn operations_table(prediction: &Prediction) -> Table {
     let mut table = Table::new(&[
         Column::text("", "gpu"),
-        Column::text("operation", "operation"),
-        Column::text("phase", "phase"),
-        Column::number("count", "count"),
+        Column::text("operation", "operation").cut_to(20),
+        Column::text("phase", "phase").dropped(2),
+        Column::number("count", "count").dropped(1),
         Column::number("time", "device_time_us_mid"),
         Column::number("", "device_time_us_low"),
         Column::number("", "device_time_us_high"),
         Column::number("on origin", "origin_device_time_us"),
         Column::text("method", "method"),
-        Column::text("why", "why"),
+        Column::text("why", "why").cut_to(12),
     ]);
     for operation in &prediction.operations {
         let time = operation.time.as_ref();

@@ -51,6 +51,8 @@ pub struct RecordingsJson<'a> {
     pub version: u32,
     /// The two recordings.
     pub steps: [RecordedJson<'a>; 2],
+    /// Whether the times are those of a GPU (`gpu`), or of CPUs (`cpu`): then `device_time_us` is time of the CPU.
+    pub measured_on: &'static str,
     /// Second step time minus the first.
     pub change_us: f64,
     /// The change as a share of the first step; absent if that takes no time.
@@ -157,6 +159,7 @@ pub fn json<'a>(compared: &'a Recordings<'a>) -> RecordingsJson<'a> {
         format: "habitat-diff",
         version: 1,
         steps: [step(0), step(1)],
+        measured_on: if difference.steps.into_iter().all(Profile::is_of_cpu) { "cpu" } else { "gpu" },
         change_us: second - first,
         change_share: difference.share(),
         spread: difference.spread().name(),
@@ -400,6 +403,10 @@ pub fn write_markdown(compared: &Recordings<'_>, most: usize, out: &mut dyn Writ
     table(compared, most).write_markdown(out)
 }
 
+/// Explains the times of two recordings without a GPU.
+const ON_CPUS: &str = "both were recorded on CPUs: times of operations are CPU times under the profiler, which lengthens \
+                       short ones; a GPU would spend them differently";
+
 pub(crate) fn lines(compared: &Recordings<'_>) -> Vec<String> {
     let Recordings { difference, labels, .. } = compared;
     let step = |place: usize| {
@@ -420,11 +427,12 @@ pub(crate) fn lines(compared: &Recordings<'_>) -> Vec<String> {
             clean(labels[place], 400),
             format::time(difference.totals[place]),
             summary::workload_facts(&profile.workload),
-            gpu.as_deref().unwrap_or("an unnamed GPU"),
+            gpu.as_deref().unwrap_or(if profile.is_of_cpu() { "a CPU" } else { "an unnamed GPU" }),
         )
     };
     let [warning, also] = warnings(difference.steps);
     let mut lines = vec![step(0), step(1)];
+    lines.extend(difference.steps.into_iter().all(Profile::is_of_cpu).then(|| ON_CPUS.to_owned()));
     lines.extend(warning.map(|warning| format!("warning: {warning}")));
     lines.extend(also);
     lines.push(headline(difference));

@@ -6,6 +6,8 @@
 //! - the same run elsewhere = all steps × the step predicted there, at the price of the cheapest on-demand offer,
 //!   without set-up
 
+pub mod planned;
+
 use super::verdict::{self, MemoryUse, Verdict, verdict};
 use super::words::price;
 use super::{format, ranks};
@@ -27,9 +29,12 @@ pub struct Price {
     pub own: Option<String>,
 }
 
-/// The given price, or that of the own machine with the recording's GPU if there is exactly one.
-pub fn price(aim: Aim, profile: Option<&Profile>, prices: &PriceBook) -> Option<Price> {
-    if let Some(per_hour) = aim.price {
+/// The given price, that of the plan if the job runs on its GPU as far as known, or that of the own machine with the
+/// recording's GPU if there is exactly one.
+pub fn price(aim: &Aim, profile: Option<&Profile>, prices: &PriceBook) -> Option<Price> {
+    // The plan's machine has the plan's price.
+    let planned = aim.plan.as_ref().filter(|plan| planned::other_device(plan, profile).is_none());
+    if let Some(per_hour) = aim.price.or(planned.and_then(|plan| plan.price)) {
         return Some(Price { per_hour, own: None });
     }
     let gpu = profile?.origin.as_ref()?.gpu.as_ref()?;
@@ -62,7 +67,7 @@ fn at_pace(steps: u64, pace: Range<Micros>) -> Range<Hours> {
 ///
 /// # Errors
 /// Reason why it is unknown and how to provide it, or that no steps are left.
-pub(crate) fn left(aim: Aim, seen: &Snapshot) -> Result<Range<Hours>, String> {
+pub(crate) fn left(aim: &Aim, seen: &Snapshot) -> Result<Range<Hours>, String> {
     let Some(total) = aim.steps else {
         return Err("unknown: pass `run --total-steps N` with the number of steps".to_owned());
     };
@@ -76,7 +81,7 @@ pub(crate) fn left(aim: Aim, seen: &Snapshot) -> Result<Range<Hours>, String> {
 }
 
 /// Words for the time left; `None` once the job is over.
-pub fn left_words(aim: Aim, seen: &Snapshot) -> Option<String> {
+pub fn left_words(aim: &Aim, seen: &Snapshot) -> Option<String> {
     let count = |steps: u64| format::grouped(steps as f64);
     (!seen.is_over()).then(|| match (left(aim, seen), aim.steps) {
         (Ok(hours), Some(total)) => format!(
@@ -98,17 +103,17 @@ fn hours_with_range(range: &Range<Hours>) -> String {
 
 /// Cost of the job so far.
 pub(crate) fn cost(price: &Price, seen: &Snapshot) -> Usd {
-    price.per_hour * Hours::known(seen.elapsed.as_secs_f64() / 3600.0)
+    price.per_hour * seen.hours()
 }
 
 /// Words for the cost so far and the predicted total.
-pub fn cost_words(aim: Aim, price: Option<&Price>, seen: &Snapshot) -> String {
+pub fn cost_words(aim: &Aim, price: Option<&Price>, seen: &Snapshot) -> String {
     let Some(price) = price else {
         return "unknown: pass `run --price USD` with the hourly price of this machine".to_owned();
     };
     let so_far = cost(price, seen);
     let own = price.own.as_ref().map(|name| format!(", own machine {name}")).unwrap_or_default();
-    let hours = format::hours(Hours::known(seen.elapsed.as_secs_f64() / 3600.0));
+    let hours = format::hours(seen.hours());
     let when = if seen.is_over() { "" } else { " so far" };
     let all = match left(aim, seen) {
         Ok(hours) if !seen.is_over() => {
@@ -166,7 +171,7 @@ pub(crate) fn elsewhere<'a>(
 /// Also empty for a job that trains in several processes, which needs a plan, and for a step that was not recorded on a
 /// GPU: a prediction from shapes excludes waiting for the host and for data, unlike the run.
 pub fn elsewhere_words(
-    aim: Aim,
+    aim: &Aim,
     seen: &Snapshot,
     price: Option<&Price>,
     predictions: &Predictions,
@@ -236,7 +241,7 @@ pub struct RunReport {
 impl RunReport {
     /// Collects the results of a finished job.
     pub fn new(
-        aim: Aim,
+        aim: &Aim,
         seen: &Snapshot,
         profile: Option<&Profile>,
         (catalog, prices): (&Catalog, &PriceBook),
@@ -254,6 +259,10 @@ impl RunReport {
             Ok(verdict) => ("verdict", verdict.to_string()),
             Err(why) => ("verdict", why.clone()),
         });
+        let planned = planned::lines(aim, seen, price.as_ref(), profile);
+        lines.extend(
+            planned.into_iter().map(|(label, words, _)| (if label.is_empty() { "of the plan" } else { label }, words)),
+        );
         if price.is_some() {
             lines.push(("cost", cost_words(aim, price.as_ref(), seen)));
         }
@@ -297,12 +306,12 @@ mod tests {
     }
 
     fn aim(steps: Option<u64>, price: Option<f64>) -> Aim {
-        Aim { steps, price: price.map(UsdPerHour::known) }
+        Aim { steps, price: price.map(UsdPerHour::known), plan: None }
     }
 
     #[test]
     fn time_left_has_the_range_of_the_paces() {
-        let words = |steps, seen: &Snapshot| left_words(aim(steps, None), seen);
+        let words = |steps, seen: &Snapshot| left_words(&aim(steps, None), seen);
         assert_eq!(words(Some(36_200), &seen()).unwrap(), "1 h (0.9–1.2 h) for 36,000 of 36,200 steps");
         let even = |times: Times| Times { pace: Range { low: times.mean, mid: times.mean, high: times.mean }, ..times };
         let even = Snapshot { times: seen().times.map(even), ..seen() };
@@ -319,7 +328,7 @@ mod tests {
     fn cost_is_the_time_so_far_at_the_price_and_that_in_all() {
         let words = |aim: Aim, seen: &Snapshot| {
             let none = PriceBook::default();
-            cost_words(aim, price(aim, None, &none).as_ref(), seen)
+            cost_words(&aim, price(&aim, None, &none).as_ref(), seen)
         };
         assert!(words(aim(None, None), &seen()).contains("--price USD"));
         assert_eq!(words(aim(None, Some(2.0)), &seen()), "$0.0200 so far · 36 s at $2.000/h");

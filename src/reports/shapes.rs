@@ -146,8 +146,8 @@ fn notes<'a>(traced: &'a [Traced<'a>]) -> Vec<&'a str> {
     found
 }
 
-/// JSON form with all data (`habitat-shapes`, version 1).
-pub fn json(target: &str, traced: &[Traced<'_>]) -> Value {
+/// JSON form with all data (`habitat-shapes`, version 1). `plan`: flags of the layout that the training command has.
+pub fn json(target: &str, traced: &[Traced<'_>], plan: &[(&str, String)]) -> Value {
     let steps: Vec<Value> = traced
         .iter()
         .map(|traced| {
@@ -172,6 +172,7 @@ pub fn json(target: &str, traced: &[Traced<'_>]) -> Value {
         "version": 1,
         "target": target,
         "steps": steps,
+        "plan": plan.iter().flat_map(|(flag, value)| [*flag, value.as_str()]).collect::<Vec<_>>(),
         "memory_line": line(traced).map(|line| json!({
             "fixed_bytes": line.fixed, "per_sample_bytes": line.per_sample,
         })),

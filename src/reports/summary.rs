@@ -11,8 +11,8 @@ use habitat_base::text;
 use habitat_base::units::GpuSlug;
 use habitat_planning::plan::{Plan, Rejection, RejectionKind};
 use habitat_planning::pricing::PriceBook;
-use habitat_prediction::{Finding, Prediction, Predictions, communicates};
-use habitat_step::profile::breakdown::{Breakdown, GroupBy, PhaseTime, Segment};
+use habitat_prediction::{Predictions, communicates};
+use habitat_step::profile::breakdown::{Breakdown, Entry, GroupBy, PhaseTime, Segment};
 use habitat_step::profile::{Origin, Profile, Workload, modules};
 
 /// Operations listed at most.
@@ -106,8 +106,9 @@ pub fn write_profile(profile: &Profile, label: &str, out: &mut dyn Write) -> io:
         let over = samples.map_or_else(String::new, |samples| format!(", {}", steps_measured(samples)));
         writeln!(
             out,
-            "  step {} measured{over}{}; device busy {} ({})",
+            "  step {} measured{}{over}{}; device busy {} ({})",
             format::time(split.step),
+            if profile.step.as_ref().is_some_and(|step| step.profiled) { " under the profiler" } else { "" },
             if communicates(profile) { ", including communication with other GPUs" } else { "" },
             format::time(split.busy),
             format::percent(split.busy / split.step)
@@ -172,6 +173,20 @@ fn write_modules(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
+/// The two modules with the most device time of their own, without that of their submodules; `None` if no modules or times
+/// were recorded.
+pub(super) fn slowest_layers(profile: &Profile) -> Option<String> {
+    let entries =
+        Breakdown::entries(profile, GroupBy::Module, None, |operation| habitat_step::op::family(operation).name());
+    let is_layer = |entry: &&Entry| entry.operations.iter().any(|&place| profile.operations[place].module.is_some());
+    let words = |entry: &Entry| {
+        format!("{} {} ({})", text::clean(&entry.label, 80), format::time(entry.time), format::percent(entry.share))
+    };
+    let layers: Vec<String> =
+        entries.iter().filter(is_layer).filter(|entry| entry.time.get() > 0.0).take(2).map(words).collect();
+    (!layers.is_empty()).then(|| format!("Slowest layers: {}", layers.join(", ")))
+}
+
 /// Breakdown of the step in one line: parts of at least 1 %, and the sum of the others.
 fn step_words(segments: &[Segment]) -> String {
     let (listed, others): (Vec<&Segment>, Vec<&Segment>) = segments.iter().partition(|segment| segment.share >= 0.01);
@@ -199,8 +214,7 @@ pub fn write_predictions(
     predictions::write_warnings(&predictions.warnings(), out)?;
     let table = predictions::table(predictions, prices);
     let dropped = table.write_fitted(width, out)?;
-    let has_notes = !predictions.notes.is_empty() || predictions.predictions.iter().any(Prediction::is_narrow_on_amd);
-    if !dropped.is_empty() || has_notes {
+    if !dropped.is_empty() || !predictions.notes.is_empty() {
         writeln!(out)?;
     }
     if !dropped.is_empty() {
@@ -208,14 +222,6 @@ pub fn write_predictions(
     }
     for note in words::all(&predictions.notes) {
         writeln!(out, "note: {note}")?;
-    }
-    let narrow = predictions.predictions.iter().filter(|one| one.is_narrow_on_amd());
-    let narrow: Vec<&str> = narrow.map(|one| one.gpu.slug.as_str()).collect();
-    if !narrow.is_empty() {
-        let names = &narrow[..narrow.len().min(3)];
-        let more = narrow.len() - names.len();
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        writeln!(out, "note: {}{more}: {}", names.join(", "), Finding::NarrowOnAmd.words())?;
     }
     if let Some(words) = memory::micro_batch_note(predictions) {
         writeln!(out, "note: {words}")?;
@@ -232,18 +238,18 @@ fn write_answer(plan: &Plan, prices: &PriceBook, out: &mut dyn Write) -> io::Res
     if let Some(verdict) = beside::verdict(plan) {
         let room = beside::room(plan).into_iter().map(|room| format!("; {room}"));
         writeln!(out, "{verdict}\n  {}{}", beside::status_words(plan), room.collect::<String>())?;
-        if let Some(fallback) = beside::fallback(plan) {
-            writeln!(out, "  {fallback}")?;
+        for line in beside::caveats(plan) {
+            writeln!(out, "  {line}")?;
         }
     } else {
         let work = format::grouped(plan.work.get());
         writeln!(out, "No {firm}plan for {work} {} within these limits:", plan.work.unit())?;
-        for reason in words::of_all(&plan.reasons) {
+        for reason in words::no_plan(&plan.reasons) {
             writeln!(out, "  {reason}")?;
         }
     }
-    if let Some(own) = beside::own(plan, prices) {
-        writeln!(out, "{own}")?;
+    for line in beside::own(plan, prices) {
+        writeln!(out, "{line}")?;
     }
     if !plan.beside.is_empty() {
         writeln!(out, "{}:", beside::heading(plan))?;
@@ -257,8 +263,8 @@ fn write_answer(plan: &Plan, prices: &PriceBook, out: &mut dyn Write) -> io::Res
             beside::flag(one)
         )?;
     }
-    if let Some(bargain) = beside::bargain(plan) {
-        writeln!(out, "{bargain}")?;
+    for concession in beside::concessions(plan) {
+        writeln!(out, "{concession}")?;
     }
     writeln!(out)
 }
@@ -299,7 +305,7 @@ pub fn write_plan(
             }
         }
     }
-    for note in words::of_all(&plan.notes) {
+    for note in plan.notes.iter().filter(|note| !beside::is_caveat(note)).map(Words::words) {
         writeln!(out, "note: {note}")?;
     }
     if plan.total.is_some() {

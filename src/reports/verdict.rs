@@ -2,21 +2,26 @@
 //!
 //! | kind | condition |
 //! | --- | --- |
-//! | waiting for data | [`WAITING`] of the time of the last steps was spent in the `DataLoader` (for several ranks: of any rank), unless the recorded step shows a busy GPU ([`BUSY`]); or the GPU is idle [`IDLE`] of the recorded step, and the host loads data for most of that |
+//! | waiting for data | [`WAITING`] of the time of the last steps was spent in the `DataLoader` (for several ranks: of any rank), unless the recorded step shows a busy GPU ([`BUSY`]); or the GPU is idle [`IDLE`] of the recorded step, and loading takes most of that |
 //! | a slow rank | the other ranks wait for it [`LATE`](ranks::LATE) of its step, or its steps are [`SLOW`](ranks::SLOW) times as long as the median |
 //! | communication | collectives take [`EXCHANGING`] of the recorded step |
 //! | CPU-bound | the GPU is idle [`IDLE`] of the recorded step |
+//! | computing on the CPU | the step was recorded without a GPU, and the parts of its time are known |
 //! | memory almost full | [`FULL`] of the GPU's memory is in use |
 //! | GPU-bound | otherwise, if the step was recorded on a GPU |
 //!
-//! Reports the first that applies.
+//! Reports the first that applies. Waits for data are those of the last steps outside the recorded windows, as the
+//! profiler slows the recorded ones; those of the recorded step count only for a file without a job.
 
 use std::fmt;
+
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::ranks::Farthest;
 use super::{format, ranks, waits};
 use habitat_base::units::{Bytes, Micros};
-use habitat_recorder::live::{Snapshot, Waiting};
+use habitat_recorder::live::{Snapshot, Split, Waiting};
 use habitat_step::op::Family;
 use habitat_step::profile::breakdown::{Breakdown, GroupBy};
 use habitat_step::profile::{Execution, OP_LIST, Operation, Phase, Precision, Profile, TRACE_OF_SHAPES};
@@ -33,7 +38,8 @@ pub const IDLE: f64 = 0.25;
 pub const FULL: f64 = 0.92;
 
 /// Bottleneck of a job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum Bound {
     /// The training waits for its data.
     Data,
@@ -43,28 +49,16 @@ pub enum Bound {
     Communication,
     /// The GPU waits for the host.
     Host,
+    /// The training computes on the CPU, without a GPU.
+    Cpu,
     /// The memory is almost full.
     Memory,
     /// The GPU computes all the time.
     Gpu,
 }
 
-impl Bound {
-    /// Name in JSON.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Data => "data",
-            Self::Rank => "rank",
-            Self::Communication => "communication",
-            Self::Host => "host",
-            Self::Memory => "memory",
-            Self::Gpu => "gpu",
-        }
-    }
-}
-
 /// A bottleneck with its evidence and advice.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Verdict {
     /// Kind of bottleneck.
     pub bound: Bound,
@@ -111,8 +105,11 @@ pub fn verdict(seen: &Snapshot, profile: Option<&Profile>, memory: Option<Memory
     if let Some(slow) = ranks::slowest(seen).filter(|it| it.value.get() >= it.median.get() * ranks::SLOW) {
         return Ok(of_rank(slow));
     }
-    if let Some(loading) = profile.and_then(|profile| of_loading(profile, recorded.as_ref())) {
+    if let Some(loading) = profile.and_then(|profile| of_loading(seen.waiting, profile, recorded.as_ref())) {
         return Ok(loading);
+    }
+    if let (None, Some(split), Some(CPU)) = (&recorded, seen.split, profile.map(untimed)) {
+        return Ok(of_cpu(&split, seen.waiting));
     }
     let Some(recorded) = recorded else {
         let why = if let Some(profile) = profile {
@@ -169,12 +166,54 @@ fn untimed(profile: &Profile) -> &'static str {
     } else if source.starts_with(OP_LIST) {
         "an op list, nothing was timed"
     } else {
-        "recorded on a CPU or from shapes, without GPU timings"
+        CPU
     }
 }
 
-/// The verdict on a recorded step that waits for its data.
-fn of_loading(profile: &Profile, recorded: Option<&Recorded>) -> Option<Verdict> {
+/// Why a step that was recorded without a GPU has no times of one.
+const CPU: &str = "recorded on a CPU or from shapes, without GPU timings";
+/// Share of a step on a CPU from which the optimizer, or other work in the loop, is the bottleneck.
+const ASIDE: f64 = 0.3;
+
+/// The verdict on steps that compute on the CPU.
+fn of_cpu(split: &Split, waiting: Option<Waiting>) -> Verdict {
+    let share = |part: Micros| (part / split.step).min(1.0);
+    let [input, forward, backward, optimizer, rest] =
+        [split.input, split.forward, split.backward, split.optimizer, split.rest()].map(share);
+    // Without a DataLoader, loading is in the rest.
+    let input = match waiting {
+        None if input <= 0.0 => String::new(),
+        _ => format!(", input {}", whole(input)),
+    };
+    let passes =
+        format!("forward {}, backward {}, optimizer {}{input}", whole(forward), whole(backward), whole(optimizer));
+    let (of, rest_share) = (format::time(split.step), whole(rest));
+    let because = if rest >= ASIDE {
+        format!("works outside the passes for {rest_share} of the last steps (mean {of}) on the CPU: {passes}")
+    } else {
+        format!("computes on the CPU: {passes} and the rest {rest_share} of the last steps (mean {of})")
+    };
+    let next = if rest >= ASIDE {
+        "the loop does other work between the passes: look at data that no DataLoader loads, logging, metrics, copies and pauses"
+    } else if optimizer >= ASIDE {
+        "the optimizer takes much of it: try fused=True, or a larger batch for fewer updates"
+    } else {
+        "a GPU shortens forward and backward passes; on this CPU, bf16 or more threads (torch.set_num_threads) may shorten them"
+    };
+    Verdict { bound: Bound::Cpu, because, next: next.to_owned() }
+}
+
+/// The verdict on a step that waits for its data: measured in the last steps, else in the recorded one.
+fn of_loading(measured: Option<Waiting>, profile: &Profile, recorded: Option<&Recorded>) -> Option<Verdict> {
+    if let Some(waiting) = measured {
+        let recorded = recorded.filter(|it| it.idle >= IDLE && waiting.share >= it.idle / 2.0)?;
+        let because = format!(
+            "waiting for data: {}, and the GPU is idle {} of the recorded step",
+            waited(waiting),
+            whole(recorded.idle)
+        );
+        return Some(Verdict { bound: Bound::Data, because, next: faster_loading(waiting) });
+    }
     let loading = waits::loading(profile)?;
     let because = match recorded {
         Some(recorded) if recorded.idle >= IDLE && loading.share >= recorded.idle / 2.0 => format!(
@@ -208,7 +247,11 @@ fn is_one_of_several(seen: &Snapshot, profile: Option<&Profile>) -> bool {
 
 /// Words for the share of the last steps spent waiting for data.
 pub fn waited(waiting: Waiting) -> String {
-    let of = if waiting.steps == 1 { "the last step".to_owned() } else { format!("the last {} steps", waiting.steps) };
+    let of = if waiting.steps == 1 {
+        "the last step".to_owned()
+    } else {
+        format!("the last {} steps", format::grouped(f64::from(waiting.steps)))
+    };
     format!("{} of the time of {of}", whole(waiting.share))
 }
 

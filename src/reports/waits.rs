@@ -9,8 +9,6 @@ use habitat_step::profile::timeline::{Gap, Part, Timeline};
 
 /// Number of waits to show.
 const GAPS: usize = 3;
-/// Number of longest waits to search for data loading.
-const GAPS_OF_DATA: usize = 64;
 /// Shorter waits, as a share of the step, are not shown.
 const SHORT: f64 = 0.01;
 /// Share of a wait above which the host's activity in it is shown.
@@ -57,17 +55,12 @@ pub(crate) fn loading(profile: &Profile) -> Option<Loading> {
     if let Some((wait, duration)) = step.data_wait.zip(step.duration).filter(|(_, duration)| duration.get() > 0.0) {
         return Some(Loading { share: (wait / duration).min(1.0), in_process: false });
     }
-    let timeline = profile.timeline.as_ref().filter(|timeline| timeline.duration.get() > 0.0)?;
-    let name = |part: &Option<Part>| part.as_ref().map(|part| timeline.name(part, profile).to_owned());
-    let (mut loads, mut in_process) = (0.0, false);
-    for gap in timeline.gaps(GAPS_OF_DATA) {
-        for (part, time) in &gap.host {
-            let Some(name) = name(part).filter(|name| name.contains("DataLoader")) else { continue };
-            loads += time.get();
-            in_process |= name.contains("SingleProcess");
-        }
-    }
-    Some(Loading { share: (loads / timeline.duration.get()).min(1.0), in_process })
+    let duration = profile.timeline.as_ref().map(|timeline| timeline.duration).filter(|time| time.get() > 0.0)?;
+    let seen = profile.loading_in_timeline(duration);
+    Some(seen.map_or(Loading { share: 0.0, in_process: false }, |seen| Loading {
+        share: (seen.wait / duration).min(1.0),
+        in_process: seen.in_process,
+    }))
 }
 
 /// The longest waits of the device with the host activity in each; `None` without a timeline.

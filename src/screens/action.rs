@@ -42,6 +42,8 @@ pub enum Needs {
     Closable,
     /// A training job that was started along with the screens.
     Job,
+    /// A training job that follows a plan, with a recorded step.
+    Planned,
     /// A file of jobs to plan together.
     Jobs,
     /// An editable file behind the screen.
@@ -74,6 +76,9 @@ impl Needs {
             Self::Running => "no computation is running",
             Self::Closable => "nothing to close or clear",
             Self::Job => "no job; start one with `habitat-tui run -- python train.py`",
+            Self::Planned => {
+                "no plan to follow, or no step recorded yet; start one with `habitat-tui run --plan plan.toml -- python train.py`"
+            }
             Self::Jobs => "no jobs file; open one with `habitat-tui --jobs jobs.toml`",
             Self::File => "works on the jobs screen",
             Self::UnknownOrigin => "the GPU is already known, or the recording gives no hint",
@@ -226,8 +231,9 @@ actions! {
         GlobalBatch "plan.batch" ["N"] "" PlanScreen "Accept another global batch than the recorded one, or not";
         Providers "plan.providers" ["f"] "" PlanScreen "Choose the providers that the plan may use";
         Regions "plan.regions" ["A"] "" PlanScreen "Choose the regions, countries or continents that the plan may use";
+        Own "plan.own" ["I"] "" PlanScreen "Enter your own machines, such as 2x3090";
         Confidence "plan.confidence" ["c"] "confidence" PlanScreen "Meet the deadline at the expected or the high end";
-        Parts "plan.parts" ["m"] "parts" PlanScreen "How many parts may follow one another";
+        Parts "plan.parts" ["m"] "parts" PlanScreen "Most parts of a plan (spot, then on-demand)";
         Undo "plan.undo" ["u"] "undo" Changed "Undo the last change of the goal";
         Lower "plan.lower" ["v"] "view" PlanScreen "Next view of the lower pane: alternatives, plan over time, cost against time, rejected offers, notes";
     }
@@ -238,6 +244,7 @@ actions! {
         CopyRow "copy.row" ["y"] "" Table "Copy the selected row";
         CopyTable "copy.table" ["Y"] "" Table "Copy the table as tab-separated text";
         CopyCommand "copy.command" ["C"] "" Nothing "Copy the command that opens this view";
+        Rest "plan.rest" ["n"] "plan the rest" Planned "Plan the rest of the running job anew, with the time and money left";
         Export "plan.export" ["e"] "export" Plan "Export the plan to a file";
     }
 }
@@ -251,6 +258,18 @@ impl Action {
     /// Its stable name.
     pub const fn name(self) -> &'static str {
         self.spec().name
+    }
+
+    /// Steps of a slider, if the action moves one; a large step is `far` of them, and none resets it.
+    pub(crate) const fn steps(self, far: isize) -> Option<isize> {
+        Some(match self {
+            Self::Left | Self::Decrease => -1,
+            Self::Right | Self::Increase => 1,
+            Self::FarLeft => -far,
+            Self::FarRight => far,
+            Self::NoLimit => 0,
+            _ => return None,
+        })
     }
 
     /// The action with this stable name.

@@ -21,11 +21,11 @@ mod update;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-pub use engine::{Chosen, Engine, SaveOutcome, Solved};
+pub use engine::{Chosen, Engine, Own, SaveOutcome, Solved};
 use job::Job;
 use live::Live;
 use modal::Modal;
-pub use msg::{Effect, Msg, Target};
+pub use msg::{Answer, Effect, Msg, Question, Target};
 use screen::jobs::JobsState;
 use screen::overview::OverviewState;
 use screen::plan::PlanState;
@@ -42,6 +42,7 @@ use habitat_prediction::batches::Sweep;
 use habitat_prediction::compare::Comparison;
 use habitat_prediction::hypothetical::WhatIf;
 use habitat_prediction::{Precision, Predictions};
+use habitat_reports::launch::Launch;
 use habitat_reports::theme::{ColourLevel, GlyphSet, Styles, Theme};
 use habitat_step::catalog::Catalog;
 use habitat_step::catalog::{Candidates, candidates};
@@ -91,6 +92,8 @@ pub struct Setup {
     pub catalog: Arc<Catalog>,
     /// The offers.
     pub prices: Arc<PriceBook>,
+    /// The user's own machines among them.
+    pub own: Own,
     /// Precision requested at the start; `None` = as recorded.
     pub precision: Option<Precision>,
     /// The clock, for deadlines given as dates.
@@ -115,6 +118,8 @@ pub struct Setup {
     pub gpu: Option<GpuSlug>,
     /// Filter for the list of the first screen.
     pub filter: Option<String>,
+    /// How exported plans start.
+    pub launch: Launch,
 }
 
 /// Kind of a message.

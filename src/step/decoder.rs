@@ -8,11 +8,14 @@
 //!
 //! [`Profile`]: crate::profile::Profile
 
+mod launch;
 mod step;
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
+
+pub use launch::{Launch, LaunchError};
 
 use habitat_base::units::most;
 
@@ -83,20 +86,61 @@ pub enum Recompute {
     None,
     /// Attention between its products ("selective", Korthikanti et al. 2022, arXiv:2205.05198, section 5).
     Selective,
+    /// Every second product and the operations between products, but not attention (torchtitan's selective checkpoints by
+    /// operator).
+    Operators,
     /// Whole layers.
     Full,
 }
 
 impl Recompute {
     /// All of them, by increasing extent.
-    pub const ALL: [Self; 3] = [Self::None, Self::Selective, Self::Full];
+    pub const ALL: [Self; 4] = [Self::None, Self::Selective, Self::Operators, Self::Full];
 
     /// Name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::None => "none",
             Self::Selective => "selective",
+            Self::Operators => "operators",
             Self::Full => "full",
+        }
+    }
+}
+
+/// Copies of the logits that a program's loss makes. The operations are those of [`Loss::Plain`]; only memory differs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum Loss {
+    /// Log-probabilities in 32 bits, their gradients and those of the logits (`PyTorch`'s cross-entropy).
+    #[default]
+    Plain,
+    /// A copy in 32 bits that becomes the gradient in place, then narrow (Megatron-LM's cross-entropy of divided logits:
+    /// `megatron/core/tensor_parallel/cross_entropy.py`).
+    InPlace,
+    /// Gradients in 16 bits alone (fused kernels, such as those of flash-attention, which llm-foundry uses by default).
+    Fused,
+}
+
+impl Loss {
+    /// All of them, by decreasing memory.
+    pub const ALL: [Self; 3] = [Self::Plain, Self::InPlace, Self::Fused];
+
+    /// Name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::InPlace => "in-place",
+            Self::Fused => "fused",
+        }
+    }
+
+    /// Bytes per logit beside a 16-bit logit while the gradient is computed. Plain programs have dropped the 16-bit logits
+    /// by then (peaks of torchtitan, `habitat-lab evaluate llm`).
+    pub(crate) const fn bytes(self) -> f64 {
+        match self {
+            Self::Plain => 10.0,
+            Self::InPlace => 4.0,
+            Self::Fused => 2.0,
         }
     }
 }
@@ -114,6 +158,10 @@ pub struct StepOf {
     pub is_fused: bool,
     /// Whether element-wise operations are fused, as `torch.compile` does.
     pub is_compiled: bool,
+    /// Copies of the logits.
+    pub loss: Loss,
+    /// Whether gradients of several micro-batches add up in 16 bits, not in 32.
+    pub has_narrow_gradients: bool,
 }
 
 /// Names and dimensions of public models: the text of `models/decoders.toml`.
@@ -165,10 +213,10 @@ fn out_of_range(value: u64) -> String {
 }
 
 /// Other kinds of models that share the weights of the embedding by default (transformers 5.23).
-const TIED: [&str; 4] = ["gpt2", "gpt_neo", "opt", "starcoder2"];
+const TIED: [&str; 7] = ["gpt2", "gpt_neo", "opt", "starcoder2", "smollm3", "cohere", "ernie4_5"];
 
 /// Known values of `model_type`, and whether their layers are gated.
-const KNOWN: [(&str, bool); 24] = [
+const KNOWN: [(&str, bool); 35] = [
     ("llama", true),
     ("mistral", true),
     ("qwen2", true),
@@ -179,6 +227,17 @@ const KNOWN: [(&str, bool); 24] = [
     ("phi3", true),
     ("olmo", true),
     ("olmo2", true),
+    ("granite", true),
+    ("smollm3", true),
+    ("glm4", true),
+    ("glm", true),
+    ("olmo3", true),
+    ("seed_oss", true),
+    ("helium", true),
+    ("stablelm", true),
+    ("cohere", true),
+    ("ernie4_5", true),
+    ("exaone4", true),
     ("mixtral", true),
     ("qwen2_moe", true),
     ("qwen3_moe", true),
@@ -240,15 +299,15 @@ impl Known {
         toml::from_str(self.0).map_err(|error| DecoderError::Json(error.to_string()))
     }
 
-    /// The model with this name; dots count as underscores.
+    /// The model with this name, in any case and with any dots, dashes and underscores.
     ///
     /// # Errors
     /// [`DecoderError::Unknown`] with the nearest name.
     pub fn find(self, name: &str) -> Result<Decoder, DecoderError> {
         let all = self.all()?;
-        let plain = |name: &str| name.to_lowercase().replace('.', "_");
-        let wanted = plain(name);
-        if let Some(config) = all.get(&wanted) {
+        let plain = |name: &str| name.to_lowercase().replace(['.', '-', '_', ' '], "");
+        let wanted = name.to_lowercase();
+        if let Some((_, config)) = all.iter().find(|(known, _)| plain(known) == plain(name)) {
             return config.decoder(name);
         }
         let near = all.keys().map(|known| (strsim::jaro_winkler(known, &wanted), known));
@@ -272,6 +331,10 @@ impl Config {
         let width = needed("hidden_size", self.hidden_size, "4096")?;
         let heads = needed("num_attention_heads", self.num_attention_heads, "32")?;
         let given = self.head_dim.or_else(|| Some(width / heads));
+        if self.head_dim.is_none() && self.qk_nope_head_dim.is_none() && !width.is_multiple_of(heads) {
+            let problem = format!("{heads} does not divide the hidden_size, {width}");
+            return Err(DecoderError::Field { field: "num_attention_heads", problem, example: "32" });
+        }
         let bounded = |field, value: Option<u64>, example| match value {
             Some(value) if value > MOST => Err(DecoderError::Field { field, problem: out_of_range(value), example }),
             value => Ok(value),
@@ -281,7 +344,7 @@ impl Config {
         let head_size = needed("head_dim", size, "128")?;
         let value_size = needed("v_head_dim", self.v_head_dim.or(Some(head_size)), "128")?;
         let kv_heads = needed("num_key_value_heads", self.num_key_value_heads.or(Some(heads)), "8")?;
-        let inner = needed("intermediate_size", self.intermediate_size.or(Some(4 * width)), "14336")?;
+        let inner = needed("intermediate_size", self.intermediate_size.or((!is_gated).then_some(4 * width)), "14336")?;
         let vocabulary = needed("vocab_size", self.vocab_size, "128256")?;
         let keys = bounded("kv_lora_rank", self.kv_lora_rank, "512")?;
         let queries = bounded("q_lora_rank", self.q_lora_rank, "1536")?;

@@ -341,6 +341,7 @@ fn operation(record: &Record) -> Operation {
         dtype,
         attributes,
         device_time: None,
+        cpu_time: None,
         kernels: Vec::new(),
     }
 }

@@ -7,6 +7,7 @@
 pub mod breakdown;
 pub mod difference;
 mod kernel;
+mod loading;
 pub mod modules;
 mod operation;
 mod read;
@@ -20,14 +21,15 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 pub use kernel::{Kernel, is_host_transfer};
+pub use loading::{Loader, Loading, Seen};
 pub use operation::{Attribute, DType, IN_FP4, Operation, Phase, Shape};
 pub(crate) use read::json_error;
 pub use read::{ProfileError, Warning};
 pub use sample::Sample;
 pub use timeline::Timeline;
 pub use workload::{
-    DeviceInfo, Execution, Memory, MemorySource, Mode, OP_LIST, Origin, Precision, PrecisionClass, Recording, Step,
-    TRACE_OF_SHAPES, Working, Workload,
+    CpuStep, DeviceInfo, Execution, Memory, MemorySource, Mode, OP_LIST, Origin, Precision, PrecisionClass, Recording,
+    Step, TRACE_OF_SHAPES, Working, Workload,
 };
 
 use habitat_base::units::Micros;
@@ -154,13 +156,41 @@ impl Profile {
             execution: step.execution,
             data_wait: step.data_wait,
             loader_period: step.loader_period,
+            loader_workers: step.loader_workers,
+            cpus: step.cpus,
             ..Step::default()
         });
         bare.step = kept.filter(|step| *step != Step::default());
         for operation in &mut bare.operations {
-            operation.device_time = None;
+            (operation.device_time, operation.cpu_time) = (None, None);
             operation.kernels.clear();
         }
         bare
+    }
+
+    /// The step of a recording without a GPU, with CPU times as device times: for comparisons of two
+    /// such recordings. `None` if the CPU's times were not recorded.
+    #[must_use]
+    pub fn on_cpu(&self) -> Option<Self> {
+        let cpu = self.step.as_ref()?.cpu.filter(|_| self.origin.is_none())?;
+        let mut timed = self.clone();
+        for operation in &mut timed.operations {
+            operation.device_time = operation.cpu_time;
+        }
+        timed.step = Some(Step {
+            duration: Some(cpu.duration),
+            duration_range: cpu.duration_range,
+            samples: Some(cpu.samples),
+            profiled: cpu.profiled,
+            cpu: Some(cpu),
+            ..Step::default()
+        });
+        (timed.total_device_time().get() > 0.0).then_some(timed)
+    }
+
+    /// Whether the times are those of a CPU ([`Self::on_cpu`]).
+    pub fn is_of_cpu(&self) -> bool {
+        let step = self.step.as_ref();
+        self.origin.is_none() && step.is_some_and(|step| step.cpu.is_some() && step.duration.is_some())
     }
 }

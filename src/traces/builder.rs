@@ -211,8 +211,11 @@ fn step(trace: &Trace, steps: &Steps, walls: &[Wall], execution: Option<Executio
         samples: u32::try_from(steps.kept.len()).ok(),
         profiled: trace.recorder.slows_host,
         execution,
+        cpu: None,
         data_wait: None,
         loader_period: None,
+        loader_workers: None,
+        cpus: None,
     }
 }
 

@@ -52,7 +52,7 @@ fn large(screen: Screen) -> Launch {
     let profile = Profile { operations: (0..OPERATIONS).map(product).collect(), ..(**small).clone() };
     let targets = bundled::gpus().into_iter().map(|gpu| gpu.slug).take(GPUS).collect();
     let options = Options { targets, ..Options::default() };
-    launch.engine = engine(&launch.setup.catalog, &launch.setup.prices, (options, Vec::new()), Request::default());
+    launch.engine = engine(&launch.setup.catalog, (options, Vec::new()), Request::default());
     (launch.setup.profile, launch.setup.screen) = (Arc::new(profile), screen);
     launch
 }

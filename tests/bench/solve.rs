@@ -72,6 +72,7 @@ fn plan_800_synthetic_offers_of_6_batches(bencher: Bencher, parts: u32) {
                     range: single.range.map(|time| time * 1.9_f64.powi(doublings)),
                     method: single.method,
                 },
+                data: None,
                 memory: prediction.memory.clone(),
                 why: "shapes scaled".to_owned(),
             })
@@ -156,6 +157,8 @@ fn synthetic_jobs(count: usize) -> (Vec<Job>, PriceBook) {
             earliest: hours(0.0),
             after: Vec::new(),
             priority: 1.0,
+            late_price: None,
+            hour_value: None,
         }
     });
     (jobs.collect(), prices)
@@ -174,7 +177,9 @@ fn sixty_offers(prices: &PriceBook, gpus: u32, max_price: f64, wait: bool) -> (P
         .map(|provider| Quota { provider, region: None, gpu: None, tier: None, gpus, from: None, until: None })
         .collect();
     let (deadline, max_price) = (Some(hours(40.0)), UsdPerHour::new(max_price).ok());
-    let shared = Shared { deadline, budget: None, max_price, quotas, wait, confidence: Confidence::High };
+    let confidence = Confidence::High;
+    let shared =
+        Shared { deadline, budget: None, max_price, quotas, wait, confidence, late_price: None, hour_value: None };
     (prices, shared)
 }
 
@@ -207,6 +212,7 @@ fn jobs_on_machines(bencher: Bencher, (count, machines): (usize, u32)) {
         job.goal.deadline = Some(hours(count as f64 * 24.0 / f64::from(machines)));
     }
     let machine = |kind: usize| Machine {
+        is_shared: false,
         name: format!("kind {kind}"),
         gpu: GpuSlug::new(format!("gpu-{:02}", 7 * kind)).expect("a slug"),
         gpu_count: 1,
@@ -221,6 +227,8 @@ fn jobs_on_machines(bencher: Bencher, (count, machines): (usize, u32)) {
         quotas: Vec::new(),
         wait: false,
         confidence: Confidence::High,
+        late_price: None,
+        hour_value: None,
     };
     let solve =
         || plan_jobs(&jobs, Supply::Machines(&machines), &shared, Settings::default()).expect("the goals are complete");

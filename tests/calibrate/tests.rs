@@ -193,6 +193,8 @@ fn known_answers_become_a_calibration_that_predictions_use() {
         "roofline",
         "--json",
         "--ignore-origin",
+        "--host",
+        "keeps-up",
     ];
     let step = |text: String| {
         let found: Value = serde_json::from_str(&text).unwrap();

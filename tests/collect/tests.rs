@@ -2,14 +2,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-#[path = "../common/collected.rs"]
-mod collected;
-#[path = "../common/program.rs"]
-mod program;
-
+use crate::collected::{HEADINGS, collected};
 use crate::needs::{python, torch};
-use collected::{HEADINGS, collected};
-use program::Folder;
+use crate::program::Folder;
 
 trials! {
     always () => [

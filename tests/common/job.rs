@@ -19,6 +19,7 @@ pub fn started() -> Launch {
     launch.setup.source = Source::Awaited;
     launch.setup.screen = Screen::Job;
     launch.setup.job = Some(Job {
+        id: "train".into(),
         command: "python train.py --epochs 3".into(),
         pid: 4242,
         name: "train".into(),

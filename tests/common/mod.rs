@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 
 use habitat_tui::action::Screen;
 use habitat_tui::app::screen::profile::Against;
-use habitat_tui::app::{Chosen, Engine, SaveOutcome, Setup, Source};
+use habitat_tui::app::{Chosen, Engine, Own, SaveOutcome, Setup, Source};
 use habitat_tui::catalog::Catalog;
 use habitat_tui::keymap::{Key, Keymap};
 use habitat_tui::launch::engine;
@@ -83,6 +83,8 @@ fn offer(provider: &str, gpu: &str, count: u32, tier: Tier, price: f64) -> Offer
         gpu_name: gpu.to_uppercase(),
         gpu: Some(slug(gpu)),
         gpu_count: count,
+        machines: None,
+        share_of: None,
         gpu_memory: None,
         vcpus: None,
         host_memory: None,
@@ -90,6 +92,7 @@ fn offer(provider: &str, gpu: &str, count: u32, tier: Tier, price: f64) -> Offer
         tier,
         price: UsdPerHour::new(price).unwrap(),
         as_of: Some(jiff::civil::date(2026, 7, 20)),
+        until: None,
         trust: Trust::default(),
         term_hours: None,
         held: None,
@@ -112,6 +115,12 @@ fn book() -> PriceBook {
     .on(DAY)
 }
 
+/// Own machines beside these offers, by the program's own parser.
+fn own_machines() -> Own {
+    let add = |text: &str| habitat_tui::cli::own_machines(text, (None, true), &book(), &CATALOG);
+    Own { names: Vec::new(), is_changed: false, add: Arc::new(add) }
+}
+
 /// A launch on the data above.
 pub fn launch() -> Launch {
     let (profile, _) = Profile::from_json(PROFILE.as_bytes()).unwrap();
@@ -120,7 +129,7 @@ pub fn launch() -> Launch {
     goal.max_parts = 1;
     let options = Options { targets: GPUS.map(slug).to_vec(), ..Options::default() };
     let (catalog, prices) = (CATALOG.clone(), Arc::new(book()));
-    let engine = engine(&catalog, &prices, (options, Vec::new()), Request::default());
+    let engine = engine(&catalog, (options, Vec::new()), Request::default());
     Launch {
         setup: Setup {
             profile: Arc::new(profile),
@@ -132,6 +141,7 @@ pub fn launch() -> Launch {
             jobs: None,
             catalog,
             prices,
+            own: own_machines(),
             precision: None,
             goal,
             keymap: Keymap::default(),
@@ -143,6 +153,7 @@ pub fn launch() -> Launch {
             screen: Screen::Overview,
             gpu: None,
             filter: None,
+            launch: habitat_tui::report::launch::Launch::default(),
         },
         // Nothing is written, whatever is saved.
         engine: Engine { save: Arc::new(|path, _, _| SaveOutcome::Saved(path.to_owned())), ..engine },
@@ -186,6 +197,8 @@ pub fn jobs(deadline: f64) -> Launch {
             earliest: Hours::ZERO,
             after: Vec::new(),
             priority: 1.0,
+            late_price: None,
+            hour_value: None,
         };
         let jobs =
             [job("pictures", 4e7, Some(deadline)), job("translation", 2e7, None), job("faces", 1e7, Some(200.0))];
@@ -195,6 +208,7 @@ pub fn jobs(deadline: f64) -> Launch {
             gpu_count: 1,
             count: 1,
             price: UsdPerHour::new(price).unwrap(),
+            is_shared: false,
         });
         let shared = Shared {
             deadline: None,
@@ -203,6 +217,8 @@ pub fn jobs(deadline: f64) -> Launch {
             quotas: Vec::new(),
             wait: false,
             confidence: Confidence::High,
+            late_price: None,
+            hour_value: None,
         };
         plan_jobs(&jobs, Supply::Machines(&machines), &shared, Settings::default()).map_err(|error| error.to_string())
     });

@@ -27,17 +27,18 @@ macro_rules! trials {
             all
         }
     };
-    (@always () $test:path) => { $crate::needs::trial(stringify!($test), || Ok(()), |()| $test()) };
-    (@when ($need:expr) $test:path) => { $crate::needs::trial(stringify!($test), || $need, |_| $test()) };
-    (@with ($need:expr) $test:path) => { $crate::needs::trial(stringify!($test), || $need, |it| $test(&it)) };
+    (@always () $test:path) => { $crate::needs::trial(concat!(module_path!(), "::", stringify!($test)), || Ok(()), |()| $test()) };
+    (@when ($need:expr) $test:path) => { $crate::needs::trial(concat!(module_path!(), "::", stringify!($test)), || $need, |_| $test()) };
+    (@with ($need:expr) $test:path) => { $crate::needs::trial(concat!(module_path!(), "::", stringify!($test)), || $need, |it| $test(&it)) };
 }
 
-/// One test, in a thread that has its name, so that the message of a panic names it.
+/// One test by its path in the crate, in a thread that has its name, so that the message of a panic names it.
 pub fn trial<T: Send + 'static>(
     name: &'static str,
     need: impl FnOnce() -> Need<T> + Send + 'static,
     test: impl FnOnce(T) + Send + 'static,
 ) -> Trial {
+    let name = name.strip_prefix(concat!(env!("CARGO_CRATE_NAME"), "::")).unwrap_or(name);
     Trial::ignorable_test(name, move || match need() {
         Err(reason) => Ok(Completion::ignored_with(reason)),
         Ok(it) => {

@@ -5,13 +5,8 @@ use std::time::{Duration, Instant};
 
 use habitat_tui::profile::{Mode, Phase, Profile};
 
-#[path = "../common/place.rs"]
-mod place;
-#[path = "../common/terminal.rs"]
-mod terminal;
-
-use place::{Place, Ran, wait_for};
-use terminal::Terminal;
+use crate::place::{self, Place, Ran, wait_for};
+use crate::terminal::Terminal;
 
 use crate::needs::Need;
 

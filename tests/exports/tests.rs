@@ -3,21 +3,38 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
+use habitat_tui::catalog::{Catalog, DeviceIdentity};
 use habitat_tui::plan::{Amount, ByUse, Footprint, Goal, Part, Plan, PlanStatus, Work};
 use habitat_tui::predict::Sharding;
 use habitat_tui::predict::scale::ModelParallel;
 use habitat_tui::pricing::{Billing, Offer, Tier, region};
-use habitat_tui::report::launch::{LaunchError, Launcher, Start, texts};
+use habitat_tui::report::launch::{Launch, LaunchError, Launcher, Start, files, texts};
 use habitat_tui::store::bundled;
 use habitat_tui::units::{Hours, Range, Usd, UsdPerHour};
 use serde_json::{Value, json};
 
+use super::{optimizer, scripts, slurm, stories};
 use crate::needs::Need;
 
 trials! {
-    always () => [every_provider_of_the_price_book_is_named_or_refused],
+    always () => [
+        stories::four_owned_gpus_and_a_budget,
+        stories::a_sweep_of_forty,
+        stories::pretrain_then_fine_tune_then_evaluate,
+        stories::two_teams_with_quotas,
+        stories::a_lab_with_slurm_and_two_4090,
+        stories::a_deadline_on_friday,
+        scripts::jobs_run_in_their_order, scripts::a_spot_part_ends_and_the_next_goes_on, every_provider_of_the_price_book_is_named_or_refused, labels_of_kubernetes_name_gpus_of_the_catalog],
+    when (slurm::installed()) => [slurm::slurm_runs_a_chain_and_a_sweep],
     with (crate::needs::torch()) => [a_slurm_script_starts_ranks_that_meet],
-    with (readers()) => [every_offer_is_read_or_refused, parts_follow_one_another, names_from_outside_stay_names],
+    with (readers()) => [
+        every_offer_is_read_or_refused,
+        parts_follow_one_another,
+        names_from_outside_stay_names,
+        everything_that_a_job_needs_is_read,
+        jobs_in_a_chain_are_read_as_one_pipeline,
+        optimizer::skypilot_finds_the_same_offer,
+    ],
 }
 
 /// The interpreter with `SkyPilot` and dstack.
@@ -26,11 +43,14 @@ fn readers() -> Need<String> {
     python.ok_or_else(|| "HABITAT_TUI_TEST_EXPORTS_PYTHON names no Python with SkyPilot and dstack".to_owned())
 }
 
-/// The tools that have a reader.
+/// The tools that rent machines, and have a reader.
 const TOOLS: [Launcher; 2] = [Launcher::SkyPilot, Launcher::Dstack];
 
+/// A text for a tool, and the offer that it rents.
+type Text<'a> = (Launcher, String, Option<&'a Offer>);
+
 /// The whole of an offer for 10 hours.
-fn part(offer: &Offer) -> Option<Part> {
+pub(crate) fn part(offer: &Offer) -> Option<Part> {
     let hours = Range { low: 9.0, mid: 10.0, high: 12.5 }.map(|hours| Hours::new(hours).unwrap());
     Some(Part {
         offer: Arc::new(offer.clone()),
@@ -56,7 +76,7 @@ fn part(offer: &Offer) -> Option<Part> {
     })
 }
 
-fn plan(parts: Vec<Part>) -> Plan {
+pub(crate) fn plan(parts: Vec<Part>) -> Plan {
     Plan {
         status: PlanStatus::Optimal,
         parts,
@@ -65,7 +85,7 @@ fn plan(parts: Vec<Part>) -> Plan {
 }
 
 /// What the tools understand of texts.
-fn read(python: &str, texts: &[(Launcher, String)]) -> Vec<Value> {
+fn read(python: &str, texts: &[Text<'_>]) -> Vec<Value> {
     let home = tempfile::tempdir().unwrap();
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/exports/read.py");
     let mut reader = Command::new(python)
@@ -77,7 +97,18 @@ fn read(python: &str, texts: &[(Launcher, String)]) -> Vec<Value> {
         .spawn()
         .unwrap();
     let mut stdin = reader.stdin.take().unwrap();
-    let lines: Vec<String> = texts.iter().map(|(tool, text)| json!([tool.name(), text]).to_string()).collect();
+    let of = |offer: &Offer| {
+        json!({
+            "region": region::single(&offer.provider, &offer.region).unwrap_or("any"),
+            "instance_type": offer.instance_type,
+            "vcpus": offer.vcpus,
+            "memory": offer.host_memory.map(|memory| memory.get() / f64::from(1 << 30)),
+            "price": offer.price.get(),
+            "spot": u8::from(offer.tier == Tier::Spot),
+        })
+    };
+    let line = |(tool, text, offer): &Text<'_>| json!([tool.name(), text, offer.map(of)]).to_string();
+    let lines: Vec<String> = texts.iter().map(line).collect();
     let lines = lines.join("\n");
     let writer = std::thread::spawn(move || stdin.write_all(lines.as_bytes()).unwrap());
     let output = reader.wait_with_output().unwrap();
@@ -127,15 +158,15 @@ fn every_offer_is_read_or_refused(python: &str) {
         for tool in TOOLS {
             let Some(part) = part(offer) else { continue };
             if let Ok(text) = texts(&plan(vec![part]), "ResNet-50, batch 32", tool, &Start::default()) {
-                asked.push((offer, (tool, text.concat())));
+                asked.push((tool, text.concat(), Some(offer)));
             }
         }
     }
-    let (of, texts): (Vec<&Offer>, Vec<_>) = asked.into_iter().unzip();
-    let count = |tool| texts.iter().filter(|(other, _)| *other == tool).count();
+    let count = |tool| asked.iter().filter(|(other, ..)| *other == tool).count();
     println!("{} offers: SkyPilot {}, dstack {}", offers.len(), count(TOOLS[0]), count(TOOLS[1]));
     assert!(TOOLS.iter().all(|tool| count(*tool) > offers.len() / 2));
-    for ((offer, (tool, text)), understood) in of.iter().zip(&texts).zip(read(python, &texts)) {
+    for ((tool, text, offer), understood) in asked.iter().zip(read(python, &asked)) {
+        let offer = offer.unwrap();
         let part = &understood[0];
         let is = |key: &str, expected: Value| assert_eq!(part[key], expected, "{tool} {key}: {understood}\n{text}");
         is("name", json!("resnet-50-batch-32"));
@@ -144,12 +175,15 @@ fn every_offer_is_read_or_refused(python: &str) {
         assert!(price >= offer.price.get() && price < offer.price.get() + 2e-4, "{text}");
         if *tool == Launcher::SkyPilot {
             is("spot", json!(offer.tier == Tier::Spot));
+            // A spot machine comes back, another one ends with its job.
+            is("ends", json!(offer.tier != Tier::Spot));
+            assert_eq!(part["recovery"]["strategy"] == json!("FAILOVER"), offer.tier == Tier::Spot, "{understood}");
             is("region", json!(region::single(&offer.provider, &offer.region)));
             is("provider", json!(if offer.provider == "yottalabs" { "yotta" } else { &offer.provider }));
             assert_eq!(part["gpu"][1].as_f64(), Some(f64::from(offer.gpu_count)), "{text}");
         } else {
             is("spot", json!(offer.tier.name()));
-            is("seconds", json!(12 * 3600 + 1800));
+            is("seconds", json!(825 * 60));
             let memory = offer.gpu_memory.unwrap().get() / (1024.0 * 1024.0 * 1024.0);
             // The memory is the one stated by the provider, unless dstack knows this GPU with another (180 GB of
             // a B200 are 179 at AWS); of a GPU that dstack knows, the filter takes one.
@@ -166,8 +200,14 @@ fn parts_follow_one_another(python: &str) {
     let offers = bundled::offers();
     let is = |offer: &Offer, tier| offer.instance_type == "g5.xlarge" && offer.tier == tier;
     let on = |tier| offers.iter().find(|offer| is(offer, tier)).and_then(part).unwrap();
-    let plan = plan(vec![on(Tier::Spot), on(Tier::OnDemand)]);
-    let files = |tool| texts(&plan, "bert", tool, &Start::default()).unwrap().into_iter().map(move |text| (tool, text));
+    // Without machine types, which are in catalogs.
+    let worded = |mut part: Part| {
+        Arc::make_mut(&mut part.offer).instance_type = String::from("4 GPUs");
+        part
+    };
+    let plan = plan(vec![worded(on(Tier::Spot)), worded(on(Tier::OnDemand))]);
+    let files =
+        |tool| texts(&plan, "bert", tool, &Start::default()).unwrap().into_iter().map(move |text| (tool, text, None));
     let parts = read(python, &TOOLS.into_iter().flat_map(files).collect::<Vec<_>>());
     let parts = parts.iter().flat_map(|answer| answer.as_array().unwrap());
     let names: Vec<&str> = parts.map(|part| part["name"].as_str().unwrap()).collect();
@@ -179,18 +219,119 @@ fn names_from_outside_stay_names(python: &str) {
     let offers = bundled::offers();
     let mut part =
         offers.iter().find(|offer| offer.id.as_str().starts_with("aws/us-east-1/g5.xlarge/")).and_then(part).unwrap();
+    Arc::make_mut(&mut part.offer).instance_type = String::from("one GPU");
     Arc::make_mut(&mut part.offer).region = String::from("x:\"y\"\\é'\u{85}\u{2028}#\n-run:z");
     let workloads = ["a\nrun: rm -rf ~\n", "$(rm -rf ~)", "no", "---", "\u{1f680}\u{0}: &a *a"];
     let plan = plan(vec![part]);
-    let files =
-        TOOLS.map(|tool| workloads.map(|name| (tool, texts(&plan, name, tool, &Start::default()).unwrap().concat())));
+    let files = TOOLS
+        .map(|tool| workloads.map(|name| (tool, texts(&plan, name, tool, &Start::default()).unwrap().concat(), None)));
     let files = files.concat();
-    for ((tool, _), answer) in files.iter().zip(read(python, &files)) {
+    for ((tool, ..), answer) in files.iter().zip(read(python, &files)) {
         let task = &answer[0];
         let region = if *tool == Launcher::SkyPilot { &task["region"] } else { &task["region"][0] };
         assert_eq!(region.as_str(), Some(plan.parts[0].offer.region.as_str()), "{tool}: {answer}");
         assert!(!task["run"].to_string().contains("rm -rf"), "{answer}");
     }
+}
+
+/// The driver's names, with spaces for dashes, are found in the catalog.
+fn labels_of_kubernetes_name_gpus_of_the_catalog() {
+    let catalog = Catalog::new(bundled::gpus());
+    let queue = Launch { queue: Some("lab".to_owned()), ..Launch::default() };
+    let start = Start { launch: queue, sequence_length: None, layers: None };
+    let offer = bundled::offers().into_iter().find(|offer| offer.gpu.is_some()).unwrap();
+    let mut labels = 0;
+    for gpu in catalog.iter() {
+        let part = part(&Offer { gpu: Some(gpu.slug.clone()), ..offer.clone() }).unwrap();
+        let text = texts(&plan(vec![part]), "x", Launcher::Kubernetes, &start).unwrap().concat();
+        let Some((_, rest)) = text.split_once("nvidia.com/gpu.product: \"") else { continue };
+        let label = rest.split('"').next().unwrap();
+        labels += 1;
+        let identity = DeviceIdentity { name: label.replace('-', " "), ..DeviceIdentity::default() };
+        let alike = catalog.alike(&identity);
+        assert!(alike.iter().any(|found| found.slug == gpu.slug), "{label}: {alike:?}");
+    }
+    assert!(labels > 50, "{labels}");
+}
+
+/// Set-up, folder, variables, secrets, image, disk and storage, as each tool has them.
+fn everything_that_a_job_needs_is_read(python: &str) {
+    let offers = bundled::offers();
+    let offer = offers.iter().find(|offer| offer.instance_type == "g5.xlarge" && offer.tier == Tier::Spot).unwrap();
+    let launch = |mount: &str| -> Launch {
+        toml::from_str(&format!(
+            "command = \"python train.py --name 'a b' \\\"$LR\\\"\"\nsetup_command = \"pip install x\"\nworkdir = \".\"\n\
+             checkpoint_dir = \"/checkpoints/run\"\nimage = \"pytorch/pytorch:latest\"\ndisk_gb = 300\nqueue = \"lab\"\n\
+             env = {{ LR = \"it's: 0.1\", TOKEN = \"\" }}\nmounts = {{ \"/checkpoints\" = \"{mount}\" }}"
+        ))
+        .unwrap()
+    };
+    let one = part(offer).unwrap();
+    let two = Part { machines: 2, ..one.clone() };
+    let text = |tool, mount: &str, part: &Part| {
+        let mut start = Start { launch: launch(mount), sequence_length: None, layers: None };
+        if tool == Launcher::Kubernetes {
+            start.launch.workdir = Some("/workspace".to_owned());
+        }
+        (tool, texts(&plan(vec![part.clone()]), "bert", tool, &start).unwrap().concat(), Some(offer))
+    };
+    let asked = [
+        text(Launcher::SkyPilot, "/home/me/kept", &one),
+        text(Launcher::Dstack, "kept", &one),
+        text(Launcher::Kubernetes, "kept", &one),
+        text(Launcher::Kubernetes, "kept", &two),
+    ];
+    let answers = read(python, &asked);
+    for ((tool, text, _), answer) in asked.iter().zip(&answers) {
+        let part = &answer[0];
+        let is = |key: &str, expected: Value| assert_eq!(part[key], expected, "{tool} {key}: {answer}\n{text}");
+        let run = part["run"].as_str().unwrap();
+        let line = if part["nodes"] == 2 { "torchrun --nnodes=2 --nproc-per-node=1" } else { "python train.py" };
+        assert!(run.contains(line) && run.contains(r#" --name 'a b' "$LR""#), "{run}");
+        assert!(run.contains("export CHECKPOINT_DIR=/checkpoints/run\n"), "{run}");
+        assert_eq!(part["env"]["LR"], "it's: 0.1", "{answer}");
+        is("image", json!("pytorch/pytorch:latest"));
+        match tool {
+            Launcher::SkyPilot => {
+                is("machine", json!("g5.xlarge"));
+                is("disk", json!(300));
+                is("workdir", json!("."));
+                is("mounts", json!({ "/checkpoints": "/home/me/kept" }));
+                is("recovery", json!({ "strategy": "FAILOVER", "max_restarts_on_errors": 3 }));
+            }
+            Launcher::Dstack => {
+                is("machine", json!(["g5.xlarge"]));
+                is("disk", json!(300.0));
+                is("workdir", json!([[".", "/workflow"]]));
+                is("mounts", json!([["kept", "/checkpoints"]]));
+                assert_eq!(part["env"].get("TOKEN"), Some(&Value::Null), "{answer}");
+            }
+            _ => {
+                is("gpu", json!(["nvidia.com/gpu", 1]));
+                is("product", json!("NVIDIA-A10G"));
+                is("queue", json!("lab"));
+                is("mounts", json!(["kept"]));
+                is("seconds", json!(825 * 60));
+            }
+        }
+    }
+    assert_eq!(answers[3][0]["nodes"], json!(2));
+}
+
+/// A chain of three jobs in a `SkyPilot` pipeline; copies beside it.
+fn jobs_in_a_chain_are_read_as_one_pipeline(python: &str) {
+    let (plan, starts) = scripts::chain_and_copies();
+    let all = files(&plan, &starts, Launcher::SkyPilot).unwrap();
+    let names: Vec<&str> = all.iter().map(|file| file.name.as_str()).collect();
+    assert_eq!(names, ["pretrain.sky.yaml", "sweep.sky.yaml", "start.sh"]);
+    let offer = &plan.jobs[0].part.offer;
+    let texts: Vec<Text<'_>> =
+        all[..2].iter().map(|file| (Launcher::SkyPilot, file.text.clone(), Some(&**offer))).collect();
+    let answers = read(python, &texts);
+    let parts: Vec<_> = answers[0].as_array().unwrap().iter().map(|part| part["name"].as_str().unwrap()).collect();
+    assert_eq!(parts, ["pretrain", "fine-tune", "evaluate"], "{answers:?}");
+    assert_eq!(answers[1][0]["env"]["COPY"], "1", "{answers:?}");
+    assert_eq!(answers[1][0]["recovery"]["strategy"], "FAILOVER", "{answers:?}");
 }
 
 /// Prints the sum of the ranks, once for each rank.
@@ -219,7 +360,8 @@ fn a_slurm_script_starts_ranks_that_meet(pytorch: &str) {
     // One machine, and a job on several of which this one is the only one.
     for machines in [1, 2] {
         let command = format!("python {}", train.display());
-        let start = Start { partition: Some("gpu"), command: Some(&command), ..Start::default() };
+        let launch = Launch { partition: Some("gpu".to_owned()), command: Some(command.clone()), ..Launch::default() };
+        let start = Start { launch, sequence_length: None, layers: None };
         let plan = plan(vec![Part { machines, ..two.clone() }]);
         let text = texts(&plan, "ranks", Launcher::Slurm, &start).unwrap().concat();
         std::fs::write(&script, text.replace("--nnodes=2", "--nnodes=1")).unwrap();

@@ -297,6 +297,14 @@ fn without_rights_nothing_is_changed() {
 /// Where this program, started again as another user, connects to.
 pub(crate) const CONNECT: &str = "HABITAT_TUI_TEST_CONNECT";
 
+/// Prints whether it may connect to the socket.
+pub(crate) fn connect(socket: &std::ffi::OsStr) {
+    match std::os::unix::net::UnixStream::connect(socket) {
+        Ok(_) => println!("connected"),
+        Err(error) => println!("{}", error.kind()),
+    }
+}
+
 /// The socket of a job that is being recorded, and what is in its folder.
 fn another_user_reaches_neither_socket_nor_folder() {
     let place = Place::new();

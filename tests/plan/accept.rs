@@ -2,11 +2,13 @@
 
 use habitat_tui::catalog::Vendor;
 use habitat_tui::plan::check::{CheckError, check, check_sources};
-use habitat_tui::plan::{Accept, Beside, Goal, Instead, Objective, Plan, RejectionKind, Risk, plan};
+use habitat_tui::plan::{
+    Accept, Beside, Goal, Instead, Lift, NoPlan, Objective, Plan, Reason, RejectionKind, Risk, plan,
+};
 use habitat_tui::predict::Predictions;
 use habitat_tui::pricing::{Market, Offer, OfferId, PriceBook, Tier, Trust};
 use habitat_tui::report;
-use habitat_tui::report::beside::bargain as bargain_words;
+use habitat_tui::report::beside::{bargain as bargain_words, concessions};
 use habitat_tui::report::words::Words;
 use habitat_tui::units::GpuSlug;
 use jiff::civil::date;
@@ -78,12 +80,12 @@ fn the_plan_is_firm_and_says_what_else_could_be_had() {
     let plan = planned(&asked(&[]));
     assert_eq!(plan.parts[0].offer.provider, "firm");
     assert_cents(plan.total.unwrap().cost.mid, 100.0);
-    // Best first; of each kind the best. If it fails, the next of its kind is left, or the plan.
+    // Best first; of each kind the best. If it fails, the plan is left: another host can be gone too.
     let order: Vec<Accept> = plan.beside.iter().flat_map(Beside::accept).collect();
     assert_eq!(order, [Accept::Marketplace, Accept::Doubted, Accept::Platform, Accept::Spot]);
     assert_eq!(
         beside(&plan, Accept::Marketplace),
-        (25.0, Some(40.0), "a marketplace host; if that host is gone".into())
+        (25.0, Some(100.0), "a marketplace host; if that host is gone".into())
     );
     let doubted = "a price in doubt (no date); if that price is gone";
     assert_eq!(beside(&plan, Accept::Doubted), (30.0, Some(100.0), doubted.into()));
@@ -129,10 +131,10 @@ fn an_accepted_offer_shows_what_the_work_costs_if_it_fails() {
         (fallback.then.unwrap().cost.get().round(), report::beside::setback_words(fallback.setback))
     };
     assert!(planned(&asked(&[])).fallback.is_none());
-    assert_eq!(then(&[Accept::Marketplace]), (40.0, "that host is gone"));
+    assert_eq!(then(&[Accept::Marketplace]), (100.0, "that host is gone"));
     assert_eq!(then(&[Accept::Doubted]), (100.0, "that price is gone"));
     // Of two risks, the host is the first to go.
-    assert_eq!(then(&[Accept::Marketplace, Accept::Doubted]), (25.0, "that host is gone"));
+    assert_eq!(then(&[Accept::Marketplace, Accept::Doubted]), (100.0, "that host is gone"));
     assert_eq!(then(&[Accept::Spot]), (100.0, "no spot machine is available"));
     assert_eq!(then(&[Accept::Platform]), (100.0, "your program does not run there"));
 }
@@ -224,6 +226,41 @@ fn a_little_more_buys_a_lot() {
 }
 
 #[test]
+fn without_a_deadline_a_plan_of_years_gives_way_to_a_shorter_one() {
+    let steps = predictions([measured("slow", 10.0), measured("fast", 30.0)]);
+    let book =
+        |fast: f64| PriceBook::new([dated("a", "slow", 1.0, Tier::OnDemand), dated("b", "fast", fast, Tier::OnDemand)]);
+    let years = |goal: Goal, fast: f64| plan(&steps, &book(fast), &goal).unwrap();
+    let goal = |hours: f64| {
+        let mut goal = goal(10.0 * hours, 1);
+        goal.limits.accept = Accept::ALL.to_vec();
+        goal
+    };
+    // 10,000 h for $10,000, or a third of them for a fifth more.
+    let short = years(goal(10_000.0), 3.6);
+    assert_cents(short.total.unwrap().cost.mid, 12_000.0);
+    let longer = short.longer.as_ref().unwrap();
+    assert_cents(longer.cost, 10_000.0);
+    assert!((longer.hours.mid.get() - 10_000.0).abs() < 1e-6, "{longer:?}");
+    let slow = short
+        .rejected
+        .iter()
+        .find(|one| one.offer.as_str().contains("/a/"))
+        .unwrap_or_else(|| panic!("{:?}", short.rejected));
+    assert!(matches!(slow.reason, Reason::TooLong { .. }), "{:?}", slow.reason);
+    // The flag that is named makes the cheapest plan again.
+    let flag = concessions(&short)[0].rsplit_once("--deadline ").unwrap().1.trim_end_matches("d)").to_owned();
+    let flag = 24.0 * flag.parse::<f64>().unwrap();
+    let patient = years(Goal { deadline: Some(hours(flag)), ..goal(10_000.0) }, 3.6);
+    assert_cents(patient.total.unwrap().cost.mid, 10_000.0);
+    // Not below 60 days, not for more than a quarter, not above the budget, and not if time is the aim.
+    assert!(years(goal(1_440.0), 3.6).longer.is_none());
+    assert!(years(goal(10_000.0), 3.9).longer.is_none());
+    assert!(years(Goal { budget: Some(usd(11_000.0)), ..goal(10_000.0) }, 3.6).longer.is_none());
+    assert!(years(Goal { objective: Objective::Time, ..goal(10_000.0) }, 3.6).longer.is_none());
+}
+
+#[test]
 fn the_recorded_batch_is_kept_and_another_is_a_choice() {
     // 32 samples in 0.36 s, 4 in 0.09 s: eight GPUs keep the batch, at four samples each.
     let steps = batch::at(&[(4, 0.09)]);
@@ -253,6 +290,21 @@ fn the_recorded_batch_is_kept_and_another_is_a_choice() {
     let mut free = goal.clone();
     free.limits.accept = vec![Accept::Batch];
     assert_eq!(plan(&free).parts[0].global_batch_size, Some(256));
+    // Neither the recorded batch nor one machine is fast enough: both limits have to give way.
+    let soon = plan(&Goal { deadline: Some(hours(0.5 * other.part.hours.mid.get())), ..goal.clone() });
+    let change = soon.reasons.iter().find_map(|reason| match reason {
+        NoPlan::OtherLimit { change: change @ Lift::BatchOnMachines(_), hours, .. } => Some((change.words(), *hours)),
+        _ => None,
+    });
+    let (words, found) = change.unwrap_or_else(|| panic!("{:?}", soon.reasons));
+    assert!(words.starts_with("allow a larger global batch on ") && words.contains("--accept batch --max-machines "));
+    assert!(found.get() <= 0.5 * other.part.hours.mid.get(), "{words} {found:?}");
+    assert!(
+        plan(&Goal { deadline: Some(hours(1e-6)), ..free.clone() })
+            .reasons
+            .iter()
+            .all(|reason| !matches!(reason, NoPlan::OtherLimit { change: Lift::BatchOnMachines(_), .. }))
+    );
     // A step that exchanges data with other GPUs has a share of a batch that nobody recorded.
     let shared = Predictions { communicates: true, ..steps.clone() };
     let plan = habitat_tui::plan::plan(&shared, &offers, &goal).unwrap();

@@ -49,7 +49,7 @@ fn an_update_is_so_many_batches_and_one_exchange() {
         let extra = if gpus == 1 {
             0.0
         } else {
-            extra_time(alone, step.predictions[0].gpu.link, gpus, &step.workload).unwrap().get()
+            extra_time(alone, &step.predictions[0].gpu, gpus, &step.workload).unwrap().get()
         };
         let update = batches as f64 * alone.get() + extra;
         assert!((part.step_time_us.mid / update - 1.0).abs() < 1e-9, "{gpus} GPUs: {part:?}");
@@ -180,6 +180,7 @@ pub(crate) fn at(batches: &[(u64, f64)]) -> Predictions {
         .map(|(batch, seconds)| AtBatch {
             batch_size: *batch,
             step: Estimate::with_band(Micros::new(seconds * 1e6).unwrap(), 0.1, Method::Roofline),
+            data: None,
             memory: prediction.memory.clone(),
             why: format!("batch of {batch}: told"),
         })

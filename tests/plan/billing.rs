@@ -145,7 +145,7 @@ fn data_elsewhere_cost_what_leaving_their_provider_does() {
     // A price that no source was read for is named as such, and a file of the user's takes its place.
     let recalled = Terms { egress_usd_per_gb: Some(0.09), egress_is_recalled: true, ..Terms::default() };
     let recalled = book.clone().with_terms("cloud", recalled);
-    let noted = "data: transfer of 100 GB, $9.00 once (price from memory, not from a source)";
+    let noted = "data: transfer of 100 GB, $9.00 once (unverified price, without a source)";
     assert!(told(&by(&recalled, 10.0, data(None)).alternatives[0].notes).iter().any(|note| note == noted));
     let own = recalled.with_terms("cloud", Terms { egress_usd_per_gb: Some(0.09), ..Terms::default() });
     assert!(!told(&by(&own, 10.0, data(None)).alternatives[0].notes).iter().any(|note| note.contains("recalled")));

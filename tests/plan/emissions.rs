@@ -104,6 +104,30 @@ fn a_rented_machine_draws_more_than_its_gpus() {
     assert!(close(mid(&found).1, mid(&found).0 * 0.25));
 }
 
+/// Ten years with the least emissions give way to three with a little more.
+#[test]
+fn without_a_deadline_little_carbon_does_not_take_years() {
+    let all = predictions([drawing("slow", 10.0, 100.0), drawing("fast", 30.0, 330.0)]);
+    let short = |objective: Objective, dirty: f64| {
+        let offers = [emitting("far", "slow", 1.0, Some(0.4)), emitting("near", "fast", 9.0, Some(dirty))];
+        let mut wanted = Goal { objective, ..goal(1e6, 1) };
+        wanted.limits.accept = habitat_tui::plan::Accept::ALL.to_vec();
+        plan(&all, &book(&offers), &wanted).unwrap()
+    };
+    let found = short(Objective::Emissions, 0.4);
+    assert_eq!(found.parts[0].gpu.as_str(), "fast");
+    let longer = found.longer.as_ref().unwrap();
+    assert!(longer.hours.mid.get() > 99_999.0 && longer.cost.get() < found.total.unwrap().cost.mid.get());
+    let words = &habitat_tui::report::beside::concessions(&found)[0];
+    assert!(words.starts_with("Less CO2e if it may take longer: "), "{words}");
+    // Twice the emissions are not a little more.
+    let patient = short(Objective::Emissions, 0.8);
+    assert!(patient.parts[0].gpu.as_str() == "slow" && patient.longer.is_none());
+    // A plan of years that stays says so beside its first sentence.
+    let caveats = habitat_tui::report::beside::caveats(&patient);
+    assert!(caveats.iter().any(|line| line.contains("prices and offers rarely last that long")), "{caveats:?}");
+}
+
 /// Per useful hour of spot at the defaults: 1.24 h of running, and 0.5 h of waiting that draws nothing.
 #[test]
 fn waiting_for_spot_draws_nothing_and_lost_work_does() {

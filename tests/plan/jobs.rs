@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use habitat_tui::plan::assignment::{Assignment, Bound, Way};
 use habitat_tui::plan::check::CheckError;
-use habitat_tui::plan::jobs::{Aim, Job, JobsPlan, Machine, PlannedJob, Shared, Supply, check, plan_jobs};
+use habitat_tui::plan::jobs::{Aim, Job, JobsPlan, Machine, PlannedJob, Shared, Supply, check, offers, plan_jobs};
 use habitat_tui::plan::solve::{Proof, Settings, SolveError};
 use habitat_tui::plan::{Confidence, Goal, PlanStatus, Quota, Total, plan};
 use habitat_tui::pricing::{Market, Offer, OfferId, PriceBook, Tier, Trust};
@@ -23,6 +23,8 @@ pub(crate) const NOTHING: Shared = Shared {
     quotas: Vec::new(),
     wait: false,
     confidence: Confidence::High,
+    late_price: None,
+    hour_value: None,
 };
 
 /// A job that takes so many hours on each of the GPUs `gpu-0`, `gpu-1`, …; infinite = cannot run.
@@ -37,12 +39,15 @@ pub(crate) fn job(name: usize, hours_on: &[f64], deadline: Option<f64>) -> Job {
         earliest: Hours::ZERO,
         after: Vec::new(),
         priority: 1.0,
+        late_price: None,
+        hour_value: None,
     }
 }
 
 /// Machines of the GPUs `gpu-0`, `gpu-1`, …, so many of each.
 pub(crate) fn machines(counts: &[u32]) -> Vec<Machine> {
     let of_gpu = |(gpu, count): (usize, &u32)| Machine {
+        is_shared: false,
         name: format!("box-{gpu}"),
         gpu: GpuSlug::new(format!("gpu-{gpu}")).unwrap(),
         gpu_count: 1,
@@ -113,6 +118,47 @@ fn two_clouds() -> (Vec<Job>, PriceBook) {
     };
     let jobs = vec![job(0, &[10.0], None), job(1, &[10.0], None)];
     (jobs, PriceBook::new([of("near", 1.0), of("far", 3.0)]))
+}
+
+/// Own machines of one kind beside an offer at $3 an hour.
+fn overflow(machine: Machine) -> PriceBook {
+    let far = Offer { provider: "far".to_owned(), ..offer("gpu-0", 3.0, Tier::OnDemand) };
+    PriceBook::new(offers(&[machine])).with_offers([far])
+}
+
+#[test]
+fn jobs_rent_what_own_machines_cannot_do_in_time() {
+    let free = Machine { price: UsdPerHour::ZERO, ..machines(&[1]).remove(0) };
+    let shared = Shared { wait: true, ..NOTHING };
+    let cost = |count: u32, jobs: usize, deadline: f64| {
+        let jobs: Vec<Job> = (0..jobs).map(|n| job(n, &[10.0], Some(deadline))).collect();
+        let plan = rented(&jobs, &overflow(Machine { count, ..free.clone() }), &shared);
+        assert_eq!(plan.status, PlanStatus::Optimal);
+        plan.total.unwrap().cost.mid.get().round()
+    };
+    assert_eq!((cost(1, 2, 25.0), cost(1, 2, 15.0), cost(2, 2, 15.0), cost(2, 5, 25.0)), (0.0, 30.0, 0.0, 30.0));
+}
+
+#[test]
+fn jobs_share_the_gpus_of_a_machine() {
+    let box_of_two = Machine { price: UsdPerHour::ZERO, gpu_count: 2, is_shared: true, ..machines(&[1]).remove(0) };
+    let jobs: Vec<Job> = (0..5).map(|n| job(n, &[10.0], Some(20.5))).collect();
+    let shared = Shared { wait: true, ..NOTHING };
+    let plan = rented(&jobs, &overflow(box_of_two.clone()), &shared);
+    // Four of ten hours fit on two GPUs in twenty; the fifth rents.
+    assert!((plan.total.unwrap().cost.mid.get() - 30.0).abs() < 1e-6, "{plan:?}");
+    let own: Vec<&PlannedJob> = plan.jobs.iter().filter(|job| job.part.offer.share_of.is_some()).collect();
+    assert_eq!(own.len(), 4);
+    // All at once are more than it has.
+    let last = own.iter().map(|job| job.start).max_by(|a, b| a.mid.total_cmp(&b.mid)).unwrap();
+    let mut wrong = plan.clone();
+    for job in wrong.jobs.iter_mut().filter(|job| job.part.offer.share_of.is_some()) {
+        (job.start, job.end) = (last, last + job.part.hours);
+    }
+    assert!(matches!(check(&wrong), Err(CheckError::Shared { .. })), "{:?}", check(&wrong));
+    // Machines are told apart, so that no job has GPUs of two.
+    let names: Vec<String> = offers(&[Machine { count: 2, ..box_of_two }]).map(|offer| offer.instance_type).collect();
+    assert_eq!(names, ["box-0 1", "box-0 1:1", "box-0 2", "box-0 2:1"]);
 }
 
 pub(crate) fn quota(provider: &str, gpus: u32) -> Quota {
@@ -276,6 +322,8 @@ fn the_hours_that_count_are_those_of_the_confidence() {
             earliest: Hours::ZERO,
             after: Vec::new(),
             priority: 1.0,
+            late_price: None,
+            hour_value: None,
         }];
         let shared = Shared { deadline: Some(hours(12.0)), confidence, ..NOTHING };
         on_machines(&jobs, &[1], &shared).status
@@ -475,6 +523,8 @@ proptest! {
             quotas: vec![quota("near", gpus)],
             wait: false,
             confidence: Confidence::High,
+            late_price: None,
+            hour_value: None,
         };
         let least = costs.min_by(f64::total_cmp);
         let found = rented(&jobs, &book, &shared);

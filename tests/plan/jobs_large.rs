@@ -222,6 +222,22 @@ fn the_same_file_has_the_same_plan() {
     assert!(plans[0].total.is_some());
 }
 
+/// Jobs without a deadline, each before one that is due: the cheapest machine takes 100 hours, a faster one 10.
+#[test]
+fn jobs_leave_time_for_those_that_wait_for_them() {
+    let pair = |n: usize| {
+        let after = Job { after: vec![2 * n], ..job(2 * n + 1, &[5.0, 5.0], Some(20.0)) };
+        [job(2 * n, &[100.0, 10.0], None), after]
+    };
+    let jobs: Vec<Job> = (0..10).flat_map(pair).collect();
+    let shared = Shared { quotas: vec![quota("near", 10), quota("far", 10)], wait: true, ..NOTHING };
+    // List schedules alone.
+    let settings = Settings { seconds: 0.0, ..Settings::default() };
+    let plan = plan_jobs(&jobs, Supply::Rent(&book(&[0.5, 6.0])), &shared, settings).unwrap();
+    assert_eq!(check(&plan), Ok(()));
+    assert!((plan.total.unwrap().cost.mid.get() - 10.0 * 62.5).abs() < 1e-6, "{:?}", plan.total);
+}
+
 /// Four clouds' worth of equal machines: of equal cost, the plan that ends first.
 #[test]
 fn of_equal_cost_the_earliest_end_is_chosen() {
@@ -312,5 +328,77 @@ fn jobs_of_higher_priority_end_earlier() {
     for plan in [rented(&jobs, &book(&[1.0, 1.0]), &shared), on_one] {
         let starts: Vec<f64> = plan.jobs.iter().map(|job| job.start.mid.get()).collect();
         assert_eq!((starts, plan.status), (vec![0.0, 4.0, 8.0, 7.0], PlanStatus::Optimal));
+    }
+}
+
+/// Two jobs of ten hours on one cheap GPU, the second one late; another cloud costs $20 more.
+#[test]
+fn a_deadline_is_missed_if_that_costs_less() {
+    let soft = |usd: f64| {
+        let jobs: Vec<Job> = (0..2).map(|n| job(n, &[10.0; 2], None)).collect();
+        let shared = Shared {
+            deadline: Some(hours(12.0)),
+            late_price: UsdPerHour::new(usd).ok(),
+            quotas: vec![quota("near", 1)],
+            wait: true,
+            ..NOTHING
+        };
+        let plan = rented(&jobs, &book(&[1.0, 3.0]), &shared);
+        assert_eq!((plan.status, check(&plan)), (PlanStatus::Optimal, Ok(())));
+        (plan.total.unwrap().cost.mid.get().round(), plan.time_cost.unwrap().late.get().round())
+    };
+    // Eight hours late.
+    assert_eq!((soft(2.0), soft(3.0)), ((20.0, 16.0), (40.0, 0.0)));
+}
+
+/// The faster cloud costs $10 more and saves five hours.
+#[test]
+fn the_value_of_an_hour_buys_time() {
+    let plan = |own: f64, all: f64, wait: bool| {
+        let price = |usd: f64| UsdPerHour::new(usd).ok().filter(|price| price.get() > 0.0);
+        let jobs = [Job { hour_value: price(own), ..job(0, &[10.0, 5.0], None) }];
+        let plan = rented(&jobs, &book(&[1.0, 4.0]), &Shared { wait, hour_value: price(all), ..NOTHING });
+        assert_eq!((plan.status, check(&plan)), (PlanStatus::Optimal, Ok(())));
+        let waiting = plan.time_cost.map_or(0.0, |time| time.waiting.get());
+        (plan.jobs[0].end.high.get().round(), waiting.round())
+    };
+    for wait in [false, true] {
+        assert_eq!((plan(1.9, 0.0, wait), plan(2.1, 0.0, wait)), ((10.0, 19.0), (5.0, 11.0)));
+        assert_eq!(
+            (plan(0.0, 1.9, wait), plan(0.0, 2.1, wait), plan(1.0, 1.1, wait)),
+            ((10.0, 19.0), (5.0, 11.0), (5.0, 11.0))
+        );
+    }
+    let mut wrong =
+        rented(&[Job { hour_value: UsdPerHour::new(1.0).ok(), ..job(0, &[10.0], None) }], &book(&[1.0]), &NOTHING);
+    wrong.time_cost.as_mut().unwrap().waiting = usd(3.0);
+    assert!(check(&wrong).is_err());
+}
+
+proptest! {
+    #![proptest_config(Config { cases: 8, ..config() })]
+
+    /// Jobs one after another on one GPU, by length over price (Smith 1956), are the best order; the bound is below it.
+    #[test]
+    fn the_bound_on_waiting_is_below_the_best_order(
+        jobs in prop::collection::vec((1..9u32, 1..9u32), 12..40),
+    ) {
+        let all: Vec<Job> = jobs.iter().enumerate().map(|(n, (length, price))| Job {
+            hour_value: UsdPerHour::new(f64::from(*price)).ok(),
+            ..job(n, &[f64::from(*length), f64::INFINITY], None)
+        }).collect();
+        let shared = Shared { quotas: vec![quota("near", 1)], wait: true, ..NOTHING };
+        let plan = rented(&all, &book(&[1.0, 1.0]), &shared);
+        let mut order = jobs;
+        order.sort_by(|a, b| (a.0 * b.1).cmp(&(b.0 * a.1)));
+        let (mut end, mut least) = (0, 0);
+        for (length, price) in order {
+            end += length;
+            least += length + price * end;
+        }
+        let (least, bound) = (f64::from(least), plan.bound.unwrap());
+        let value = plan.total.unwrap().cost.mid.get() + plan.time_cost.unwrap().total().get();
+        prop_assert!(bound <= least * (1.0 + 1e-9) && bound > 0.8 * least, "{bound}, best order {least}");
+        prop_assert!(value >= least * (1.0 - 1e-6) && value <= 1.02 * least, "{value}, best order {least}");
     }
 }

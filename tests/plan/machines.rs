@@ -4,7 +4,7 @@ use habitat_tui::plan::check::{CheckError, check, check_sources};
 use habitat_tui::plan::{
     Goal, LayoutChoice, Limits, Objective, Plan, PlanError, Quota, RejectionKind, ShardingChoice, plan,
 };
-use habitat_tui::predict::scale::{Layout, MicroBatch, ModelParallel, Network, optimizer_step};
+use habitat_tui::predict::scale::{Factors, Layout, MicroBatch, ModelParallel, Network, optimizer_step};
 use habitat_tui::predict::sharding::{ModelStates, Sharding};
 use habitat_tui::predict::{Fits, Predictions};
 use habitat_tui::pricing::{Market, Offer, PriceBook, Tier, Trust};
@@ -31,8 +31,14 @@ fn large(gib: f64) -> Predictions {
     let of = |gib: f64| Bytes::new(gib * GIB).unwrap();
     let memory = &mut all.predictions[0].memory;
     (memory.fits, memory.needed, memory.at_most) = (Fits::No, Some(of(gib)), Some(of(gib)));
-    memory.states =
-        Some(ModelStates { parameters: of(1.5), gradients: of(1.5), optimizer: of(9.0), is_assumed: false });
+    // With the allocator's reserve of a tenth.
+    let states = |gib: f64| of(gib / 1.1);
+    memory.states = Some(ModelStates {
+        parameters: states(1.5),
+        gradients: states(1.5),
+        optimizer: states(9.0),
+        is_assumed: false,
+    });
     all
 }
 
@@ -60,14 +66,17 @@ fn a_step_on_two_machines_by_hand() {
     let layout = Layout {
         machines: 2,
         gpus: 8,
+        cpus: None,
         network: Network::Rate(100.0),
         sharding: Sharding::None,
         parallel: ModelParallel::NONE,
     };
     let all = step();
     let single = all.predictions[0].planning_step();
-    let one = MicroBatch { step: &single, update: Micros::ZERO, batch: None, model: None };
-    let by = |layout: &Layout, factor| optimizer_step(&one, &gpu("a"), layout, &all.workload, factor, 1).unwrap();
+    let one = MicroBatch { step: &single, update: Micros::ZERO, batch: None, model: None, data: None };
+    let by = |layout: &Layout, factor| {
+        optimizer_step(&one, &gpu("a"), layout, &all.workload, Factors { scaling: factor, layouts: None }, 1).unwrap()
+    };
     let scaled = |layout: &Layout| by(layout, None);
     let waiting = 1e3 * 0.02 * (2.0 * 16f64.ln()).sqrt();
     let last = 25.0 * (2.0 * 7.0 / 8.0 / 14.0 + 2.0 / 2.0 / 6.25);
@@ -176,17 +185,9 @@ fn what_does_not_fit_may_fit_divided() {
         let note = told(&part.notes).iter().any(|note| note.starts_with(&format!("sharding {}", least.name())));
         assert_eq!(note, least != Sharding::None, "{:?}", part.notes);
     }
-    // 24 leave 12 beside the state, and 3 on 4 GPUs: 15. On 8 it is 13.5.
+    // 24 leave 12 beside the state, and 3 on 4 GPUs: 15, less without the allocator's reserve. On 8 it is 13.5.
     let refused = planned(&large(24.0), offer(), &wanted(ShardingChoice::Auto));
-    assert!(
-        refused.rejected[0]
-            .reason
-            .words()
-            .contains("needs 15.0 GB with zero3 on 4 GPUs; the GPU has 14.7 of 16 GB available")
-            && refused.rejected[0].reason.words().ends_with("; would fit with --sharding zero3 on 8 GPUs"),
-        "{}",
-        refused.rejected[0].reason.words()
-    );
+    assert_eq!(refused.rejected[0].reason.words(), "may fit: needs 15.0 GB with zero3 on 4 GPUs, 14.7 GB usable");
     let two = Goal { sharding: ShardingChoice::Auto, ..joined(2, 1e6) };
     let part = planned(&large(24.0), offer(), &two).parts.remove(0);
     assert_eq!((part.machines, part.sharding), (2, Sharding::Zero3));

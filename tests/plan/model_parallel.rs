@@ -34,9 +34,11 @@ fn with_activations(activations: f64) -> Predictions {
     let memory = &mut model.memory;
     let needed = Bytes::new((64.0 + activations) * GIB + 1e9).unwrap();
     (memory.fits, memory.needed, memory.at_most) = (Fits::No, Some(needed), Some(needed));
-    memory.states =
-        Some(ModelStates { parameters: gib(8.0), gradients: gib(8.0), optimizer: gib(48.0), is_assumed: false });
-    memory.activations = Some(Activations { least: gib(activations), most: gib(activations) });
+    // With the allocator's reserve of a tenth.
+    let tensors = |of: f64| gib(of / 1.1);
+    let (parameters, gradients, optimizer) = (tensors(8.0), tensors(8.0), tensors(48.0));
+    memory.states = Some(ModelStates { parameters, gradients, optimizer, is_assumed: false });
+    memory.activations = Some(Activations { least: tensors(activations), most: tensors(activations) });
     model.transformer = Some(TransformerStep {
         layers: 16,
         heads: 32,
@@ -47,7 +49,12 @@ fn with_activations(activations: f64) -> Predictions {
         divided: 0.8,
         update: 0.1,
         outside: 0.0,
+        ends: [0.0; 2],
+        inside: 0.0,
+        forward: 0.25,
+        inputs: Bytes::new(320e6).unwrap(),
         launches: 0.0,
+        launches_again: 0.0,
     });
     all
 }
@@ -104,8 +111,8 @@ fn an_update_is_of_replicas_not_of_gpus() {
     assert!(assumed(&found.goal).iter().any(|one| one.name == "model parallel"));
 }
 
-/// 8 GiB of state, 1 GB of the process and a quarter of the activations, or 16/34 without sequence
-/// parallelism, of which 14.7 may be used.
+/// 8 GiB of state, 1 GB of the process and a quarter of the activations with the inputs that are gathered for a layer,
+/// or 16/34 without sequence parallelism; 14.7 may be used.
 #[test]
 fn what_a_gpu_of_a_replica_keeps_decides() {
     let reason = |activations: f64, goal: &Goal| {
@@ -114,12 +121,12 @@ fn what_a_gpu_of_a_replica_keeps_decides() {
     };
     let goal = divided(4, 2, 1);
     assert_eq!(reason(8.0, &goal), None);
-    let large = "needs 20.9 GB with 4-way tensor parallel × 2 pipeline stages; the GPU has 14.7 of 16 GB available";
+    let large = "needs 21.0 GB with 4-way tensor parallel × 2 pipeline stages; the GPU has 14.7 of 16 GB available";
     assert_eq!(reason(48.0, &goal), Some((RejectionKind::Memory, large.to_owned())));
     // The plan says what a program without sequence parallelism needs.
     assert_eq!(reason(16.0, &goal), None);
     let part = planned(&with_activations(16.0), &machine(8), &goal).parts.remove(0);
-    let needs = "needs 12.9 GB with 4-way tensor parallel × 2 pipeline stages, 16.5 without sequence parallelism, 14.7 GB usable";
+    let needs = "needs 13.0 GB with 4-way tensor parallel × 2 pipeline stages on the first stage, 16.5 without sequence parallelism, 14.7 GB usable";
     let notes: Vec<String> = part.notes.iter().map(Words::words).collect();
     assert!(notes.iter().any(|note| note.contains(needs)), "{notes:?}");
 }
@@ -135,14 +142,15 @@ fn gpus_that_make_no_whole_replicas_are_left_out_with_the_reason() {
         reason(6, &divided(4, 1, 2)),
         (
             RejectionKind::Layout,
-            "4-way tensor parallel needs machines with a multiple of 4 GPUs; these have 6".to_owned()
+            "4-way tensor parallel needs machines with a multiple of 4 GPUs; these have 6 (a replica takes 4 GPUs)"
+                .to_owned()
         )
     );
     assert_eq!(
         reason(8, &divided(4, 3, 1)),
         (
             RejectionKind::Layout,
-            "8 GPUs are not a multiple of the 12 per model replica, 3 times as many would be: allow more machines (--max-machines)"
+            "a replica takes 12 GPUs: whole ones need a multiple of 3 machines with 8 GPUs, not 1 (--max-machines)"
                 .to_owned()
         )
     );
@@ -189,7 +197,9 @@ fn replicas_divide_state_too() {
     let part = planned(&model(), &machine(8), &goal).parts.remove(0);
     assert_eq!((part.replicas(), part.sharding), (2, Sharding::Zero1));
     assert!(
-        told(&part.notes).iter().any(|note| note.starts_with("each GPU needs 13.9 GB with 8 pipeline stages, zero1"))
+        told(&part.notes)
+            .iter()
+            .any(|note| note.starts_with("each GPU needs 13.9 GB with 8 pipeline stages on the first stage, zero1"))
     );
     let without = Goal { sharding: ShardingChoice::None, ..divided(1, 8, 1) };
     let reason = planned(&model(), &machine(8), &without).rejected[0].reason.words();
@@ -212,7 +222,8 @@ fn the_check_refuses_another_layout() {
     assert!(matches!(faster, CheckError::Number { .. }), "{faster}");
 }
 
-/// The layout that the search finds takes as long as the fastest of all that can be named.
+/// The layout that the search finds takes no longer than the fastest that can be named, at the end of the hours that is
+/// minimised.
 #[test]
 fn the_search_finds_the_fastest_layout() {
     let experts =
@@ -233,13 +244,12 @@ fn the_search_finds_the_fastest_layout() {
         let mut fastest: Option<(f64, ModelParallel)> = None;
         for tensor in [1, 2, 4, 8] {
             for pipeline in 1..=16 {
-                for (chunks, expert) in
-                    [1, 2, 4, 8].into_iter().flat_map(|chunks| [1, 2, 4, 8, 16].map(|one| (chunks, one)))
-                {
+                let degrees = [1, 2, 4, 8].into_iter().flat_map(|chunks| [1, 2, 4, 8, 16].map(|one| (chunks, one)));
+                for ((chunks, expert), recompute) in degrees.flat_map(|both| [false, true].map(|again| (both, again))) {
                     if 16 % (pipeline * chunks) > 0 && chunks > 1 || experts.is_none() && expert > 1 {
                         continue;
                     }
-                    let parallel = ModelParallel { tensor, pipeline, chunks, expert, ..ModelParallel::NONE };
+                    let parallel = ModelParallel { tensor, pipeline, chunks, expert, recompute, ..ModelParallel::NONE };
                     let goal = Goal {
                         layout: LayoutChoice::Given,
                         model_parallel: parallel,
@@ -248,7 +258,7 @@ fn the_search_finds_the_fastest_layout() {
                     };
                     let Ok(plan) = plan(&model, &machine(8), &goal) else { continue };
                     let Some(part) = plan.parts.first() else { continue };
-                    let hours = part.hours.mid.get();
+                    let hours = searched.confidence.end(&part.hours).get();
                     if fastest.is_none_or(|(known, _)| hours < known) {
                         fastest = Some((hours, parallel));
                     }
@@ -257,9 +267,19 @@ fn the_search_finds_the_fastest_layout() {
         }
         let (hours, parallel) = fastest.unwrap();
         let part = &found.parts[0];
-        let own = part.hours.mid.get();
-        assert!((own / hours - 1.0).abs() < 1e-9, "{machines} {:?} {own} {parallel:?} {hours}", part.parallel);
+        let own = searched.confidence.end(&part.hours).get();
+        assert!(own / hours < 1.0 + 1e-9, "{machines} {:?} {own} {parallel:?} {hours}", part.parallel);
     }
+}
+
+/// 50 of 400 GB of activations are too much for each of 8 GPUs; a sixteenth of all, and inputs of layers, are not.
+#[test]
+fn layers_run_again_if_nothing_else_fits() {
+    let searched = Goal { layout: LayoutChoice::Auto, ..divided(1, 1, 1) };
+    let part = planned(&with_activations(400.0), &machine(8), &searched).parts.remove(0);
+    assert!(part.parallel.recompute && part.parallel.words().ends_with("recomputed layers"), "{:?}", part.parallel);
+    let few = planned(&with_activations(8.0), &machine(8), &searched).parts.remove(0);
+    assert!(!few.parallel.recompute, "{:?}", few.parallel);
 }
 
 /// A search changes nothing for a step that fits on one GPU, and none is made where a degree is given.

@@ -1,7 +1,7 @@
 //! What the hours and the cost of a plan are made of: known answers, and that they add up.
 
 use habitat_tui::plan::check::{CheckError, check, check_sources};
-use habitat_tui::plan::{Assumptions, Data, Goal, Plan, PlanStatus, Total, Use, plan};
+use habitat_tui::plan::{Assumptions, Data, Goal, Plan, PlanNote, PlanStatus, Total, Use, plan};
 use habitat_tui::pricing::{Billing, Held, Offer, PriceBook, Terms, Tier};
 use habitat_tui::report::{plans, summary};
 use habitat_tui::units::{Range, Usd, UsdPerHour};
@@ -200,6 +200,7 @@ fn each_part_elsewhere_copies_the_data_for_itself() {
         let (copied, paid) = taken(&found, part, Use::Data);
         assert!((copied[1] - 1.0).abs() < 1e-9 && (paid[1] - price - 0.45).abs() < 1e-9, "{copied:?} {paid:?}");
     }
+    assert!(found.notes.contains(&PlanNote::DataCopiedTwice));
     assert_adds_up(&found);
     check(&found).unwrap();
     check_sources(&found, &predictions, &book).unwrap();

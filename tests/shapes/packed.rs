@@ -3,9 +3,9 @@
 use habitat_tui::op::{Op, StepWork};
 use habitat_tui::profile::{Attribute, Phase};
 
+use super::tests::{fixture, named, notes};
 use crate::needs::torch;
-use crate::tests::place::{Place, out};
-use crate::tests::{fixture, named, notes};
+use crate::place::{Place, out};
 
 trials! {
     with (torch()) => [

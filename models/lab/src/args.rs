@@ -56,7 +56,7 @@ pub struct TrainArgs {
     pub habitat: bool,
     /// Folder with neusight/ops, neusight/steps and mlpredict; with --habitat a folder of
     /// operator tables (linear, bmm, conv2d; or conv, dense: .csv or .csv.gz).
-    #[arg(long, value_name = "DIR", required_unless_present_any = ["black_box", "efficiency"])]
+    #[arg(long, value_name = "DIR", required_unless_present_any = ["black_box", "efficiency", "amd"])]
     pub data: Option<PathBuf>,
     /// What `habitat-tui collect` wrote, to train on as well; of each GPU its own file.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["habitat", "black_box"])]
@@ -72,6 +72,10 @@ pub struct TrainArgs {
     /// efficiency model to as well.
     #[arg(long, value_name = "DIR", requires = "efficiency")]
     pub recorded: Option<PathBuf>,
+    /// The terms of AMD GPUs in the efficiency model of --out, from steps and operators on them (milabench.jsonl.zst
+    /// and amd.jsonl.zst of models/lab/steps/trace.py); all other terms stay.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["habitat", "data", "black_box", "efficiency"])]
+    pub amd: Vec<PathBuf>,
     /// Folder to write weights and cards to (default: where predictions look for them).
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -149,6 +153,17 @@ pub enum EvaluateOn {
         #[arg(long, value_name = "DIR")]
         recorded: Option<PathBuf>,
     },
+    /// Steps of milabench at batches from 1 up and the memory that the driver showed (hosts.jsonl.zst of
+    /// models/lab/steps/trace.py), by the shipped models.
+    Hosts {
+        /// The file.
+        file: PathBuf,
+    },
+    /// Linear layers in FP8 against BF16 by width, as published (fp8.csv.gz), from their sizes by the shipped models.
+    Fp8 {
+        /// The file.
+        file: PathBuf,
+    },
     /// Published training steps of language models on many GPUs (steps.csv.gz in DIR), from the
     /// dimensions of the model alone.
     Llm {
@@ -161,6 +176,12 @@ pub enum EvaluateOn {
     Scaling {
         /// The file.
         file: PathBuf,
+    },
+    /// Plans of random files of many jobs, beside list schedules of the same files: cost, bound and time.
+    Jobs {
+        /// Number of files, of 50 to 500 jobs each.
+        #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+        files: u32,
     },
     /// Plans with spot machines, run through traces of when spot machines were there.
     Spot {

@@ -11,6 +11,9 @@ mod black_box;
 pub(crate) mod card;
 mod cases;
 mod few;
+mod fp8;
+mod hosts;
+mod jobs;
 pub(crate) mod judge;
 mod kernelwise;
 mod llm;
@@ -60,6 +63,9 @@ pub(crate) fn run(args: &EvaluateArgs, out: &mut dyn Write) -> Result<u8, CliErr
     if let Some(EvaluateOn::Bandwidth { files, gpu }) = &args.on {
         return tally::print(&bandwidth::evaluate(files, gpu, &catalog)?, args.json, out);
     }
+    if let Some(EvaluateOn::Jobs { files }) = &args.on {
+        return tally::print(&[jobs::evaluate(*files as usize, &catalog)?], args.json, out);
+    }
     if let Some(EvaluateOn::Spot { file }) = &args.on {
         return tally::print(&spot::evaluate(file, &catalog)?, args.json, out);
     }
@@ -85,10 +91,13 @@ pub(crate) fn run(args: &EvaluateArgs, out: &mut dyn Write) -> Result<u8, CliErr
         (Some(EvaluateOn::Published { file, recorded }), _) => {
             published::evaluate(file, recorded.as_deref(), &catalog, &models)?
         }
+        (Some(EvaluateOn::Jobs { files }), _) => vec![jobs::evaluate(*files as usize, &catalog)?],
         (Some(EvaluateOn::Spot { file }), _) => spot::evaluate(file, &catalog)?,
         (Some(EvaluateOn::Bandwidth { files, gpu }), _) => bandwidth::evaluate(files, gpu, &catalog)?,
+        (Some(EvaluateOn::Fp8 { file }), _) => vec![fp8::evaluate(file, &catalog, &models)?],
         (Some(EvaluateOn::Scaling { file }), _) => vec![scaling::evaluate(file, &catalog)?],
         (Some(EvaluateOn::Llm { dir }), _) => vec![llm::evaluate(dir, &catalog, &models)?],
+        (Some(EvaluateOn::Hosts { file }), _) => vec![hosts::evaluate(file, &catalog, &models)?],
         (Some(EvaluateOn::KernelWise { dir }), _) => kernelwise::evaluate(dir, &catalog, &models)?,
         (Some(EvaluateOn::Batches { dir, steps }), _) => {
             let mut found = batches::evaluate(dir)?;

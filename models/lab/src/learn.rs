@@ -9,6 +9,7 @@ pub mod data;
 pub mod efficiency;
 pub mod fit;
 pub mod habitat;
+pub mod host;
 pub mod operators;
 pub mod options;
 pub mod published;

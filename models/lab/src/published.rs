@@ -18,7 +18,7 @@ use habitat_tui::profile::{DType, Mode, Operation, Precision, Profile, ProfileEr
 use habitat_tui::store::collected::{self, Collected};
 use habitat_tui::store::operator_tables::{self, Row};
 use habitat_tui::store::{self, Limit, StoreError};
-use habitat_tui::units::{GpuSlug, Micros};
+use habitat_tui::units::{Bytes, GpuSlug, Micros};
 use serde::Deserialize;
 
 /// What stands in place of a compiler for an operator that was measured alone.
@@ -49,6 +49,8 @@ const DEVICE_BOUND: f64 = 0.9;
 const LEAST_PART: f64 = 0.01;
 /// Beginnings of the names of language models.
 const LANGUAGE: [&str; 3] = ["bert", "gpt", "llama"];
+/// Bytes of a MiB.
+const MIB: f64 = 1_048_576.0;
 /// The name of the file in a folder of data.
 pub const FILE: &str = "steps.jsonl.zst";
 
@@ -90,6 +92,8 @@ pub struct PublishedStep {
     pub is_exact: bool,
     /// How long it took.
     pub time: Micros,
+    /// Memory that the driver showed.
+    pub memory: Option<Bytes>,
     /// What it ran; no times.
     pub profile: Profile,
 }
@@ -147,6 +151,7 @@ struct Measured {
     software: String,
     compiled: String,
     quality: String,
+    memory_mib: Option<String>,
 }
 
 /// The steps of a file on GPUs of the catalog.
@@ -195,6 +200,7 @@ pub fn read(path: &Path, catalog: &Catalog) -> Result<Vec<PublishedStep>, CliErr
                 },
                 is_exact: measured.quality == "A",
                 time: Micros::new(milliseconds * 1e3).map_err(|error| wrong(&error))?,
+                memory: measured.memory_mib.as_ref().and_then(|mib| Bytes::checked(mib.parse::<f64>().ok()? * MIB)),
                 profile,
             });
         }
@@ -262,6 +268,7 @@ fn of_collection(collected: Collected) -> Result<Vec<PublishedStep>, ProfileErro
             extent: Extent::Collected,
             is_exact: true,
             time,
+            memory: None,
             profile: Profile::new(workload, None, None, vec![operation])?,
         })
     };
@@ -309,6 +316,7 @@ fn of_recording(
         extent,
         is_exact: true,
         time,
+        memory: None,
         profile: Profile { origin: None, step: None, recording: None, timeline: None, operations, ..profile.clone() },
     };
     let bare = |operation: &Operation| Operation { kernels: Vec::new(), device_time: None, ..operation.clone() };

@@ -52,6 +52,6 @@ mod tests {
         let (reason, term) = text.split_once("\n  attention, for Ampere *").unwrap();
         assert!(reason.ends_with("(Shah et al. 2024, section 1)."), "{reason}");
         assert!(term.trim_start().starts_with("0.75 ± 0.30 → 0."), "{term}");
-        assert!(text.contains("\n  compute capability 9.0 ") && text.contains("\n  h100-sxm5-80gb "));
+        assert!(text.contains("\n  compute capability 9.0 ") && text.contains("\n  h200-sxm-141gb "));
     }
 }

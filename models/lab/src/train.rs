@@ -2,6 +2,7 @@
 //!
 //! Each writes weights and a card that says what they were made from and what they err by.
 
+mod amd;
 mod black_box;
 mod efficiency;
 mod habitat;
@@ -25,6 +26,9 @@ pub(crate) fn run(args: &TrainArgs, out: &mut dyn Write) -> Result<u8, CliError>
     if let Some(steps) = &args.efficiency {
         let files = (steps.as_path(), args.recorded.as_deref(), args.tables.as_deref());
         return efficiency::run(files, &dir, args.force, &catalog, out);
+    }
+    if !args.amd.is_empty() {
+        return amd::run(&args.amd, &dir, &catalog, out);
     }
     let Some(data) = &args.data else {
         return Err(CliError::Refused("missing data: give --data DIR or --black-box DIR".to_owned()));

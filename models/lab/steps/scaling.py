@@ -11,7 +11,7 @@ out: networks whose parameters or units of throughput are not given, and BERT of
 on 8 GPUs, whose throughput is known to be too high. Lambda's logs of Transformer-XL are listed
 but not fitted to: on eight RTX 3070 they show 1.3 GB of gradients in less than a millisecond.
 
---fit (numpy and scipy) prints the constants of src/prediction/scale.rs fitted to such pairs, and the
+--fit (numpy and scipy) prints the constants of src/prediction/fabric.rs fitted to such pairs, and the
 errors with them and with each network left out of the fit. The loss is the mean of |log error|,
 in which a network of a source weighs the root of its number of pairs; each constant is held to its
 order of magnitude (0.02 for each e-fold away from PRIOR).
@@ -120,20 +120,25 @@ def main(data):
             write([source, network, gpu, precision, f"{batch:g}", gpus, parameters, f"{one:.5g}", f"{several:.5g}", fitted])
 
 
-# Bandwidths of the all-reduce (GB/s) and deviations of a step by link, then the share of the
-# backward pass that hides traffic, and the milliseconds of each doubling on the host.
+# By link: bandwidth of the all-reduce (GB/s; over NVLink, as a share of the collectives'), deviation of a step,
+# milliseconds of each doubling on the host. Then the share of the backward pass that hides traffic.
 LINKS = ["host memory", "PCI Express", "modules", "switched"]
-PRIOR = [3, 10, 30, 50, 0.02, 0.02, 0.02, 0.02, 0.5, 1]
+PRIOR = [3, 10, 0.5, 0.5, 0.02, 0.02, 0.02, 0.02, 1, 1, 1, 1, 0.5]
+# GB/s and microseconds of a collective over NVLink (`Fabric` in src/prediction/fabric.rs); among 2 and up to 4 GPUs a share.
+COLLECTIVES = {"v100": (130, 55), "a100": (240, 90), "h100": (470, 65), "h200": (470, 65), "b200": (700, 70)}
+FEW = {2: 0.7, 3: 0.87, 4: 0.87}
+BUCKET = 25e6
 
 
 def shipped():
-    """The constants of src/prediction/scale.rs and what is beside it, in the same order."""
+    """The constants of src/prediction/fabric.rs and scale/exchange.rs, in the same order."""
     sources = pathlib.Path(__file__).parents[3] / "src/prediction"
-    source = "".join((sources / name).read_text() for name in ("fabric.rs", "scale.rs", "scale/exchange.rs"))
-    links = re.findall(r"BytesPerSecond::known\(([0-9.]+)e9\), ([0-9.]+)\)", source)
-    once = [float(re.search(rf"const {name}: f64 = ([0-9.]+);", source)[1]) for name in ("HIDING", "HOST_US")]
+    fabric, exchange = ((sources / name).read_text() for name in ("fabric.rs", "scale/exchange.rs"))
+    links = re.findall(r"of\((?:gigabytes|Reduced::Share)\(([0-9.]+)\), ([0-9.]+), ([0-9.]+)\)", fabric)
     assert len(links) == len(LINKS)
-    return [*(float(pair[0]) for pair in links), *(float(pair[1]) for pair in links), once[0], once[1] / 1e3]
+    rates, deviations, hosts = (list(map(float, column)) for column in zip(*links))
+    hiding = float(re.search(r"const HIDING: f64 = ([0-9.]+);", exchange)[1])
+    return [*rates, *deviations, *(host / 1e3 for host in hosts), hiding]
 
 
 def link(gpu):
@@ -154,13 +159,19 @@ def fit(path):
     groups = collections.Counter((row["source"], row["network"]) for row in rows)
     weights = numpy.array([groups[row["source"], row["network"]] ** -0.5 for row in rows])
 
+    bucket = numpy.minimum(gradients, BUCKET)
+    # Of NVLink; boards have neither.
+    rate, start = numpy.array([COLLECTIVES.get(row["gpu"].split("-")[0], (1, 0)) for row in rows]).T
+    rate = numpy.where(of >= 2, rate * [FEW.get(gpus, 1) for gpus in n], 1)
+    start = numpy.where(of >= 2, start, 0)
+
     def errors(constants):
         """Logarithms of predicted over measured steps."""
-        by_link, (hiding, host) = constants[:8].reshape(2, 4), constants[8:]
-        ms_a_byte = 2 * (n - 1) / n / by_link[0][of] * 1e-6
-        exposed = numpy.maximum(gradients * ms_a_byte - hiding * 2 / 3 * one, numpy.minimum(gradients, 25e6) * ms_a_byte)
+        by_link, hiding = constants[:12].reshape(3, 4), constants[12]
+        last = start * 1e-3 + bucket * 2 * (n - 1) / n / (by_link[0][of] * rate) * 1e-6
+        exposed = numpy.maximum(last * gradients / bucket - hiding * 2 / 3 * one, last)
         slowest = by_link[1][of] * numpy.sqrt(2 * numpy.log(n)) * one
-        return numpy.log((one + slowest + exposed + host * numpy.log2(n)) / several)
+        return numpy.log((one + slowest + exposed + by_link[2][of] * numpy.log2(n)) / several)
 
     def fitted(kept):
         def loss(logs):
@@ -178,8 +189,9 @@ def fit(path):
     every = numpy.full(len(rows), True)
     found = fitted(every)
     for values, name in [(found, "fitted"), (numpy.array(shipped()), "shipped")]:
-        print(f"{name}:", ", ".join(f"{l} {b:.2g} GB/s σ {d:.2g}" for l, b, d in zip(LINKS, values, values[4:])))
-        print(f"    hiding {values[8]:.2g}, host {values[9]:.2g} ms")
+        by_link = zip(LINKS, values, values[4:], values[8:])
+        print(f"{name}:", ", ".join(f"{l} {b:.2g} σ {d:.2g} host {h:.2g} ms" for l, b, d, h in by_link))
+        print(f"    hiding {values[12]:.2g}")
         line(name, errors(values))
     left_out = numpy.zeros(len(rows))
     for network in sorted(set(networks)):

@@ -26,7 +26,7 @@ os.environ.setdefault("PYTORCH_JIT", "0")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # What is told of a measured time; the clock in MHz only where it was locked.
-MEASURED = "gpu clock_mhz precision layout step_ms source software compiled quality".split()
+MEASURED = "gpu clock_mhz precision layout step_ms memory_mib source software compiled quality".split()
 # A trace that takes longer is given up, in seconds.
 LONGEST = 180
 # A network whose parameter count differs from the published one by more than this part is another.
@@ -163,6 +163,9 @@ def main():
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--data", type=Path, help="folder with timm/, modern/ and lambda/")
     source.add_argument("--finetuning", action="store_true", help="the steps of torchtune's README alone")
+    source.add_argument("--hosts", type=Path, help="a table of milabench's scaling runs: these steps alone")
+    source.add_argument("--rows", type=Path, nargs="+", help="tables in milabench's columns: their steps alone")
+    source.add_argument("--amd", type=Path, help="folder with ops.csv.gz and conv.csv.gz: operators on AMD GPUs alone")
     source.add_argument("--liger", type=Path, help="benchmark/data of liger-kernel 0.8.5: its parts of models alone")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--kept", type=Path, help="steps.jsonl.zst whose op lists are taken over")
@@ -173,13 +176,22 @@ def main():
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
 
+    import amd
     import finetuning
+    import hosts
     import liger
+    import milabench
 
     if args.finetuning:
         cases = finetuning.cases()
+    elif args.hosts:
+        cases = hosts.cases(rows(args.hosts))
     elif args.liger:
         cases = liger.cases(args.liger)
+    elif args.amd:
+        cases = amd.cases(*(rows(args.amd / (name + ".csv.gz")) for name in ("ops", "conv")))
+    elif args.rows:
+        cases = [case for path in args.rows for case in milabench.cases(rows(path))]
     else:
         cases = tables(args)
     cases = [case for case in cases if args.only in case["case"]]

@@ -60,7 +60,7 @@ fn steps_on_gpus_left_out() {
         ("inference", "shapes alone", 43, 0.072, 0.88),
         ("inference", "from another GPU", 194, 0.077, 0.84),
         ("training", "shapes alone", 18, 0.128, 0.94),
-        ("training", "from another GPU", 38, 0.118, 0.61),
+        ("training", "from another GPU", 38, 0.118, 0.90),
     ];
     check(&evaluate("steps", "steps"), &bounds);
 }
@@ -94,10 +94,10 @@ fn published_steps_of_networks_and_gpus_left_out() {
     let cases: [LeftOut<'_>; 9] = [
         ("ResNets of timm", &|step| is_timm(step) && step.family.starts_with("res"), false, 0.039),
         ("ViT of timm", &|step| is_timm(step) && step.family.starts_with("vit"), false, 0.062),
-        ("Llama", &|step| step.network == "llama-3.2-1b", false, 0.102),
+        ("Llama", &|step| step.network == "llama-3.2-1b", false, 0.104),
         ("RTX 5090", &|step| step.gpu.as_str() == "rtx-5090", true, 0.059),
         ("A100", &|step| step.gpu.as_str().starts_with("a100"), true, 0.095),
-        ("ResNets recorded", &|step| is_recorded(step) && step.family.starts_with("res"), false, 0.060),
+        ("ResNets recorded", &|step| is_recorded(step) && step.family.starts_with("res"), false, 0.061),
         ("EfficientNet recorded", &|step| is_recorded(step) && step.family.starts_with("efficientnet"), false, 0.071),
         ("transformers recorded", &|step| is_recorded(step) && step.family == "transformer", false, 0.078),
         (
@@ -139,10 +139,28 @@ fn published_steps_that_nothing_was_trained_with() {
     check(&evaluated("finetuning"), &[("training, bf16, torchtune", "learned", 10, 0.073, 0.8)]);
     // Parts of language models; three priors are from a few of them.
     let parts = [
-        ("operators, bf16, liger-kernel", "learned", 161, 0.132, 0.81),
+        ("operators, bf16, liger-kernel", "learned", 161, 0.133, 0.81),
         ("operators, fp32, liger-kernel", "learned", 178, 0.288, 0.60),
     ];
     check(&evaluated("parts"), &parts);
+}
+
+/// Batch 1 waits for the host, whose pace is assumed: a mean that has these runs. Memory is what the driver showed; what it
+/// shows beside tensors was chosen on these runs.
+#[test]
+fn milabench_at_batch_1_and_its_memory() {
+    let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/samples/published/hosts.jsonl.zst");
+    let found = Folder::new().json(&["evaluate", "hosts", sample]);
+    check(&found, &[("batch 1", "shapes alone", 5, 0.25, 1.0)]);
+    for (group, cases, error) in [
+        ("memory → h100-sxm5-80gb: bert-fp16", 8, 0.04),
+        ("memory → h100-sxm5-80gb: lightning", 10, 0.03),
+        ("memory → mi325x: bert-fp16", 9, 0.04),
+    ] {
+        let row = row(&found, group, "shapes alone");
+        assert_eq!(row["pairs"], cases, "{row}");
+        assert!(row["mean_absolute_error"].as_f64().unwrap() <= error, "{row}: at most {error}");
+    }
 }
 
 /// Training steps in FP32 by the operator models, their convolutions by a mean with an efficiency
@@ -179,11 +197,12 @@ fn training_steps_in_fp32_of_networks_left_out() {
     assert!(errors.len() == 60 && mean <= 0.092, "{mean} of {} steps", errors.len());
 }
 
-/// The script that fits the constants of several GPUs finds those that are shipped, wherever they lie.
+/// The script that fits the constants of several GPUs finds those that are shipped, wherever they lie: as many as it
+/// fits.
 #[test]
 fn the_shipped_constants_of_scaling_are_found_in_the_sources() {
     let scripts = concat!(env!("CARGO_MANIFEST_DIR"), "/steps");
-    let asked = ["-B", "-c", "import scaling; print(len(scaling.shipped()), len(scaling.PRIOR))"];
+    let asked = ["-B", "-c", "import scaling; print(len(scaling.shipped()) - len(scaling.PRIOR))"];
     let said = std::process::Command::new("python3").args(asked).current_dir(scripts).output().unwrap();
-    assert_eq!(String::from_utf8_lossy(&said.stdout).trim(), "10 10", "{}", String::from_utf8_lossy(&said.stderr));
+    assert_eq!(String::from_utf8_lossy(&said.stdout).trim(), "0", "{}", String::from_utf8_lossy(&said.stderr));
 }

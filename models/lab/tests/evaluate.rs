@@ -210,7 +210,9 @@ fn plans_on_spot_end_in_time_in_every_zone() {
     let folder = Folder::new();
     let mut traces = vec!["trace,start_s,length_s,nodes\n".to_owned()];
     let zone = "zone_1node_aws-02-15-2023_us-west-2a_v100_1";
-    for (name, first, second) in [("always_1node", 1, 1), ("never_1node", 0, 0), ("at_times_1node", 1, 0), (zone, 1, 0)]
+    let four = "zone_4node_aws-08-03-2023_us-west-2c_v100_1";
+    for (name, first, second) in
+        [("always_1node", 1, 1), ("never_1node", 0, 0), ("at_times_1node", 1, 0), (zone, 1, 0), (four, 4, 3)]
     {
         let nodes = |turn: u32| if turn.is_multiple_of(2) { first } else { second };
         traces.extend((0..1500).map(|turn| format!("{name},{},3600,{}\n", turn * 3600, nodes(turn))));
@@ -231,6 +233,15 @@ fn plans_on_spot_end_in_time_in_every_zone() {
         let of_trace = rows(&found[0]).iter().filter(|row| row["trace"] == name && row["max_parts"] == 2);
         of_trace.map(|row| row["basis"].as_str().unwrap()).collect::<Vec<_>>()
     };
+    // By zone: three of four machines are not all of them.
+    let by_zone: Vec<(&str, u64, f64)> = rows(&found[3])
+        .iter()
+        .map(|row| {
+            assert_eq!(row["two_parts"]["in_time"], 1.0, "{row}");
+            (row["zone"].as_str().unwrap(), row["machines"].as_u64().unwrap(), row["there"].as_f64().unwrap())
+        })
+        .collect();
+    assert_eq!(by_zone, [("us-west-2a", 1, 0.5), ("us-west-2c", 4, 0.5)]);
     assert_eq!(bases(zone), ["typical", "itself", "region", "other zones", "other regions"]);
     assert_eq!((bases("always_1node"), bases("at_times_1node")), (vec!["typical"], vec!["typical", "itself"]));
     assert!(rows(&found[1]).iter().all(|row| row["in_time"] == 1.0), "{}", found[1]);
@@ -247,6 +258,18 @@ fn plans_on_spot_end_in_time_in_every_zone() {
     }
     folder.write("other.csv", "trace,start_s,length_s,nodes\nx,1,y,1\n");
     assert!(folder.error(&["evaluate", "spot", "other.csv"]).contains("other.csv:2: not a run of a trace"));
+}
+
+/// One file of 50 jobs: its plan costs no more than the list schedules, and no less than its bound.
+#[test]
+fn plans_of_many_jobs_are_compared_with_list_schedules() {
+    let found = Folder::new().json(&["evaluate", "jobs", "--files", "1"]);
+    let [row] = &rows(&found)[..] else { panic!("{found}") };
+    for (key, value) in [("jobs", 50), ("files", 1), ("listed", 1), ("planned", 1), ("worse", 0), ("wrong_bounds", 0)] {
+        assert_eq!(row[key], value, "{key}: {row}");
+    }
+    let [cost, gap] = ["cost_of_listed", "gap"].map(|key| row[key].as_f64().unwrap());
+    assert!((0.3..=1.000_001).contains(&cost) && (0.0..0.5).contains(&gap), "{row}");
 }
 
 /// A recorded step in FP32 on a GPU with TF32, which no prediction may be faster than: the models that are fitted for

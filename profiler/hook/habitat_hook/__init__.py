@@ -49,6 +49,6 @@ def install(module):
     after_step = hook.after_step()
     register(after_step)
     try:
-        hook.backward.set(after_step)
+        hook.backward.set(after_step, lambda: hook.window is not None)
     except Exception:
         pass  # Optimizers that are not PyTorch's are not found then, nor what ranks wait for one another.

@@ -1,7 +1,8 @@
-"""Backward passes: how long they wait, and whether an optimizer that is not PyTorch's follows them.
+"""Backward passes: how long they take, how long they wait, and whether an optimizer that is not PyTorch's
+follows them.
 
-`torch.autograd.backward` is wrapped until the first step of an optimizer. In a training of
-several processes on CPUs it stays so: there `backward()` waits for the other processes.
+`torch.autograd.backward` is wrapped; if steps are very short, for half a second or more of each minute. In a training of
+several processes on CPUs the processor time of the thread is read as well: there `backward()` waits for the others.
 """
 
 import functools
@@ -12,42 +13,45 @@ import time
 from .optimizers import trained
 from .pytorch import set_eval_frame, skip
 from .signals import Held
+from .times import BACKWARD, FORWARD, IDLE, MARK, PASSED
 
 # The passes after which an optimizer is looked for, until the next one: the first one is followed by
 # a step of PyTorch's in most programs, and 64 are more than are accumulated for one.
 FIRST, MOST = 2, 64
+# Methods that are an optimizer's step, and another one that its class has then: `apply` is Keras's, and a
+# name of much else.
+STEPS = {"step": "step", "apply": "apply_gradients"}
 
 
 class Backward:
     """Times them, and has the steps of an optimizer counted that PyTorch does not know."""
 
-    def __init__(self):
-        # What is called after each step of such an optimizer.
-        self.after_step = None
-        # Seconds so far in which backward passes waited: in a list, which a step reads without a call.
-        self.idle = [0.0]
-        self.count = 0
-        # The thread whose passes are timed, None where none is.
-        self.thread = None
+    def __init__(self, times):
+        # What is called after each step of such an optimizer, and what says whether a window is open.
+        self.after_step = self.is_open = None
+        self.sums = times.sums
         # What was there before, and what is in its place.
         self.inner = self.wrapper = None
+        self.count = 0
+        # The thread whose passes are timed, None if none is; and whether it waits for other ranks in them.
+        self.thread, self.waits = None, False
         # What looks for an optimizer.
         self.search = None
         self.over = False
 
     def start(self):
         """A fresh state, as in a forked child; what is wrapped stays."""
-        self.idle[0], self.thread, self.over, self.count = 0.0, None, False, 0
+        self.thread, self.waits, self.over, self.count = None, False, False, 0
         self.search = None
 
-    def set(self, after_step):
+    def set(self, after_step, is_open):
         """Wraps `torch.autograd.backward`, which `Tensor.backward` calls."""
-        self.after_step = after_step
+        self.after_step, self.is_open = after_step, is_open
         autograd = sys.modules.get("torch.autograd")
         inner = getattr(autograd, "backward", None)
         if inner is None or getattr(autograd.__spec__, "_initializing", False):
             return
-        clock, busy, ident = time.perf_counter, time.thread_time, threading.get_ident
+        clock, busy, ident, sums = time.perf_counter, time.thread_time, threading.get_ident, self.sums
 
         @functools.wraps(inner)
         def backward(*args, **kwargs):
@@ -59,12 +63,19 @@ class Backward:
                 finally:
                     if not self.over:
                         self.after()
-            before, began, worked = self.idle[0], clock(), busy()
+            waits = self.waits
+            worked = busy() if waits else 0.0
+            # Passes within this one are counted once.
+            _, _, idle, ahead, inside, _, _, _, mark = sums
+            began = clock()
             try:
                 return inner(*args, **kwargs)
             finally:
-                # Passes within this one are counted once.
-                self.idle[0] = before + max((clock() - began) - (busy() - worked), 0.0)
+                now = sums[PASSED] = sums[MARK] = clock()
+                sums[FORWARD] = ahead + began - mark
+                sums[BACKWARD] = inside + now - began
+                if waits:
+                    sums[IDLE] = idle + max((now - began) - (busy() - worked), 0.0)
 
         backward._torchdynamo_disable = True
         for seen in (backward, self.after, self.leave):
@@ -72,20 +83,20 @@ class Backward:
         self.inner, self.wrapper = inner, backward
         autograd.backward = backward
 
-    def measure(self, thread):
-        """From now on the passes of this thread are timed."""
-        self.stop()
-        if self.wrapper is not None:
-            self.thread = thread
+    def is_timed(self):
+        return self.wrapper is not None and sys.modules["torch.autograd"].backward is self.wrapper
 
-    def remove(self):
-        """Leaves `torch.autograd.backward` as it was, unless somebody else has wrapped it since."""
+    def put(self, timed):
+        """Has passes timed, or leaves `torch.autograd.backward` as it was, unless somebody else has wrapped it."""
+        old, new = (self.inner, self.wrapper) if timed else (self.wrapper, self.inner)
+        autograd = sys.modules["torch.autograd"]
+        if old is not None and autograd.backward is old:
+            autograd.backward = new
+
+    def measure(self, thread, waits):
+        """From now on the passes of this thread are timed, and how long it waits in them if it does."""
         self.stop()
-        self.thread = None
-        autograd = sys.modules.get("torch.autograd")
-        if self.inner is not None and getattr(autograd, "backward", None) is self.wrapper:
-            autograd.backward = self.inner
-        self.wrapper = None
+        self.thread, self.waits = thread, waits
 
     def stop(self):
         """Looks for no optimizer any more."""
@@ -109,12 +120,12 @@ class Backward:
             sys.setprofile(None)
 
     def seen(self, frame, event, argument):
-        """Between two passes: returns of methods `step`. One that calls backward() itself, as with a
-        closure, returns after it."""
+        """Between two passes: returns of methods that may be an optimizer's step. One that calls backward()
+        itself, as with a closure, returns after it."""
         if self.search is None:
             sys.setprofile(None)  # It was ended in another thread.
             return
-        if event != "return" or frame.f_code.co_name != "step":
+        if event != "return" or frame.f_code.co_name not in STEPS:
             return
         callback, owner = set_eval_frame(None), None
         try:
@@ -123,7 +134,7 @@ class Backward:
                     owner = updated(frame)
                     if owner is not None:
                         self.stop()
-                        self.count_steps(type(owner))
+                        self.count_steps(type(owner), frame.f_code.co_name)
                 except Exception:
                     owner = None  # It is none that we know what to make of.
         finally:
@@ -131,32 +142,40 @@ class Backward:
         if owner is not None:
             self.after_step(owner, (), {})
 
-    def count_steps(self, kind):
-        """Has the steps of this class counted, as PyTorch does with its own."""
-        owner = next(one for one in kind.__mro__ if "step" in vars(one))
-        inner, after_step = owner.step, self.after_step
+    def count_steps(self, kind, name):
+        """Has the steps of this class counted and marked, as PyTorch does with its own."""
+        from torch.autograd.profiler import record_function
+
+        owner = next(one for one in kind.__mro__ if name in vars(one))
+        inner, after_step, is_open = getattr(owner, name), self.after_step, self.is_open
 
         @functools.wraps(inner)
         def step(optimizer, *args, **kwargs):
-            result = inner(optimizer, *args, **kwargs)
+            if is_open():
+                # As PyTorch marks its own in a trace.
+                with record_function("Optimizer.step#%s.%s" % (type(optimizer).__name__, name)):
+                    result = inner(optimizer, *args, **kwargs)
+            else:
+                result = inner(optimizer, *args, **kwargs)
             after_step(optimizer, args, kwargs)
             return result
 
         skip(step.__code__)
-        owner.step = step
+        setattr(owner, name, step)
 
 
 def updated(frame):
-    """The object whose method `step` this is, if it is an optimizer whose steps PyTorch does not
-    count: it has tensors with gradients, and is no module. Else None."""
+    """The object whose method this is, if it is an optimizer whose steps PyTorch does not count: it
+    has tensors with gradients, and is no module. Else None."""
     import torch
 
-    code = frame.f_code
+    code, name = frame.f_code, frame.f_code.co_name
     owner = frame.f_locals[code.co_varnames[0]] if code.co_argcount else None
     kind = type(owner)
-    if isinstance(owner, (type, torch.nn.Module)) or "step" in getattr(owner, "__dict__", ()):
+    if isinstance(owner, (type, torch.nn.Module)) or name in getattr(owner, "__dict__", ()):
         return None
-    if not callable(getattr(kind, "step", None)) or getattr(kind.step, "hooked", False):
+    method = getattr(kind, name, None)
+    if not callable(method) or getattr(method, "hooked", False) or not hasattr(kind, STEPS[name]):
         return None
     if not kind.__weakrefoffset__ or all(one.grad is None for one in trained(owner)):
         return None

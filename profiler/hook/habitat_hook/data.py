@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from .link import greet
 from .pytorch import set_eval_frame, skip
+from .times import BATCHES, MARK, WAITED
 
 LOADER = "torch.utils.data.dataloader"
 # Batches of a step that are reported, and how deep containers of tensors are looked into.
@@ -19,9 +20,8 @@ class Data:
     """Sums that time up, of the thread that trains. What it measures is the program's own call:
     nothing of ours waits there, and what the call raises goes on to the program."""
 
-    def __init__(self):
-        # Seconds so far: in a list, which a step reads without a call. 0 while no DataLoader was asked.
-        self.waited = [0.0]
+    def __init__(self, times):
+        self.sums = times.sums
         # The thread that trains, once it is known.
         self.thread = None
         # Workers of the loader that was asked last.
@@ -33,7 +33,6 @@ class Data:
 
     def start(self):
         """A fresh state, as in a forked child; the loader's classes are as they were left."""
-        self.waited[0] = 0.0
         self.thread = self.workers = self.batches = None
 
     def set(self):
@@ -77,13 +76,13 @@ class Data:
         return [dict(one, loader=loaders.index(one["loader"])) for one in batches]
 
     def timed(self, inner, gives_batch):
-        clock, ident, waited = time.perf_counter, threading.get_ident, self.waited
+        clock, ident, sums = time.perf_counter, threading.get_ident, self.sums
 
         @functools.wraps(inner)
         def waiting(loading, *args, **kwargs):
             if ident() != self.thread:
                 return inner(loading, *args, **kwargs)
-            began, before = clock(), waited[0]
+            began, before = clock(), sums[WAITED]
             outer, self.batches = self.batches, None  # Those of a loader that the data set asks do not count.
             batch = None
             try:
@@ -93,8 +92,10 @@ class Data:
                 self.batches = outer
                 if gives_batch and batch is not None and outer is not None and len(outer) < MOST:
                     self.note(loading, batch)
+                now = sums[MARK] = clock()
                 # What is asked meanwhile, as a loader by the data set of this one, is counted once.
-                waited[0] = before + clock() - began
+                sums[WAITED] = before + now - began
+                sums[BATCHES] += gives_batch and batch is not None
                 self.workers = getattr(loading, "_num_workers", self.workers)
 
         waiting._torchdynamo_disable = True

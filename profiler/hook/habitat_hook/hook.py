@@ -1,6 +1,6 @@
 """The steps of a process: counted, timed, and a few of them recorded."""
 
-import operator
+import math
 import os
 import sys
 import threading
@@ -15,17 +15,20 @@ from .growth import resident_bytes
 from .guard import Guard
 from .inputs import Inputs
 from .limits import short_of
-from .link import greet, micros, place
+from .link import greet, place
 from .memory import held, peak_memory
 from .optimizers import Optimizers, trained
 from .process import at_exit, cores, rank, world
 from .pytorch import all_threads, capturing, in_backward, in_region, is_before
 from .pytorch import set_eval_frame, skip, torch_version
 from .signals import Held, Request, in_main
+from .times import END, MARK, Times, time_saves
 from .window import OPEN_SECONDS, OPEN_TIMES, Window, export, release
 
 # Seconds between two reports of step times.
 REPORT_EVERY = 1.0
+# Steps below SHORT seconds have their parts timed every SAMPLE_EVERY seconds, for SAMPLED seconds of steps.
+SHORT, SAMPLE_EVERY, SAMPLED = 2e-3, 60.0, 0.5
 # Steps outside a window between two windows, and before another try after a dropped one.
 GAP = 10
 # Dropped windows after which the next ones wait: twice as long each time, up to RARE steps, and
@@ -87,10 +90,10 @@ class Hook:
         self.address = address
         self.guard = Guard(self.make_way)
         self.settings = settings
-        # What `after_step` reads at every step; the lists themselves stay. A stamp is a step's end,
-        # and what was waited for data, and in backward passes, until then.
-        self.data = Data()
-        self.backward = Backward()
+        # What `after_step` reads at every step; the lists themselves stay. A stamp has the sums at a step's end.
+        self.times = Times()
+        self.data = Data(self.times)
+        self.backward = Backward(self.times)
         self.stamps = []
         self.calm = [0, 0.0, 0]
         # Held while a profiler of ours starts or stops: PyTorch may crash where another one
@@ -103,6 +106,7 @@ class Hook:
         self.pid = os.getpid()
         self.calm[0] = 0
         self.stamps.clear()
+        self.times.begin()
         self.data.start()
         self.backward.start()
         self.guard.ours = None
@@ -113,19 +117,15 @@ class Hook:
         self.owner = self.thread = None
         self.owners = 0  # One after the other's end.
         self.idling = (0, 0, 0)
-        self.last = None
-        self.times = []
-        # What of each of them was waited for data and in backward passes; and both until the last
-        # step's end.
-        self.waits = []
-        self.idles = []
-        self.waited = self.idle = 0.0
-        self.first_time = 0
         self.reported = time.perf_counter()
+        # When the parts of short steps are timed again.
+        self.sample_at = self.sampled = 0.0
         self.longest = 0.0
         self.window = None
         # Whether windows open in this process: of several ranks in the first alone.
         self.records = False
+        # Whether it trains alone: of several ranks only those that record look at a step, and their times are compared.
+        self.alone = False
         self.next_window = self.settings["after"]
         self.windows = 0
         self.dropped = 0
@@ -193,7 +193,7 @@ class Hook:
             # It has no such function, and torch.compile hides the optimizers' steps, or breaks graphs.
             torch = SimpleNamespace(compiler=SimpleNamespace(is_dynamo_compiling=bool))
         clock, stamps, calm, others, step = time.perf_counter, self.stamps, self.calm, self.others, self.step
-        note, waited, idle = stamps.append, self.data.waited, self.backward.idle
+        note, sums = stamps.append, self.times.sums
 
         def after_step(optimizer, args, kwargs):
             if torch.compiler.is_dynamo_compiling():
@@ -203,7 +203,8 @@ class Hook:
             if id(optimizer) == calm[0]:
                 now = clock()
                 if now < calm[1] and len(stamps) < calm[2]:
-                    note((now, waited[0], idle[0]))
+                    sums[END] = sums[MARK] = now
+                    note(sums[:])
                     return
             elif others(optimizer):
                 return
@@ -219,7 +220,7 @@ class Hook:
 
     def calm_down(self, optimizer):
         """Lets the next steps of this optimizer only be noted, where nothing is under way."""
-        if self.last is None or not self.guard.is_set:
+        if self.times.before is None or not self.guard.is_set:
             return
         if self.window is not None or self.exporter is not None or self.probe is not None:
             return
@@ -234,25 +235,9 @@ class Hook:
         """Takes in the steps that were only noted."""
         stamps = self.stamps
         if stamps:
-            if not self.times:
-                self.first_time = self.steps + 1
-            ends, waited, idle = zip(*stamps)
-            times = list(map(operator.sub, ends, [self.last, *ends]))
-            self.times += times
-            self.waits += map(operator.sub, waited, [self.waited, *waited])
-            self.idles += map(operator.sub, idle, [self.idle, *idle])
-            self.longest = max(self.longest, max(times))
-            self.last, self.waited, self.idle = stamps[-1]
+            self.longest = max(self.longest, self.times.add(stamps, self.steps + 1))
             self.steps += len(stamps)
             stamps.clear()
-
-    def timed(self, now):
-        """The time of a step, from the end of the one before."""
-        took = now - self.last
-        self.longest = max(self.longest, took)
-        self.times.append(took)
-        self.waits.append(self.data.waited[0] - self.waited)
-        self.idles.append(self.backward.idle[0] - self.idle)
 
     def set_data(self):
         """A fault here costs the times that are waited for data, and nothing else."""
@@ -296,20 +281,20 @@ class Hook:
         if not link.alive:
             self.rest("nobody listens")
             return
-        now = time.perf_counter()
+        now, times = time.perf_counter(), self.times
         self.catch_up()
         self.steps += 1
         step = self.steps
         if self.exporter is not None and not self.exporter.is_alive():
             self.exporter = None
-            self.last = None
-        if self.last is not None and self.window is None and self.exporter is None and self.probe is None:
-            if not self.times:
-                self.first_time = step
-            self.timed(now)
-        elif self.times:
+            times.before = None
+        sums = times.sums
+        sums[END] = sums[MARK] = now
+        if times.before is not None and self.window is None and self.exporter is None and self.probe is None:
+            self.longest = max(self.longest, times.add([sums[:]], step))
+        else:
             self.report(now)
-        self.last, self.waited, self.idle = now, self.data.waited[0], self.backward.idle[0]
+        times.before = sums[:]
         window = self.window
         if window is not None:
             self.within(window, step)
@@ -317,7 +302,7 @@ class Hook:
             self.between(step, optimizer)
         # A step is timed up to the next one's beginning.
         now = time.perf_counter()
-        if self.times and now - self.reported > REPORT_EVERY:
+        if times.rows and now - self.reported > REPORT_EVERY:
             self.report(now)
             self.report_work()
         self.calm_down(optimizer)
@@ -330,8 +315,8 @@ class Hook:
             self.backward.thread = self.thread
 
     def first_step(self, optimizer):
-        """Reports whether others train together with this process. If they do so on CPUs, its backward
-        passes wait for theirs; on GPUs the host does not wait there."""
+        """Reports whether others train together with this process, and begins to time the parts of its steps. If
+        they do so on CPUs, its backward passes wait for theirs; on GPUs the host does not wait there."""
         import torch
 
         try:
@@ -339,12 +324,15 @@ class Hook:
         except Exception:
             size, group = 1, ""  # Its group is being made or destroyed.
         self.send({"type": "world", "rank": rank(), "size": size, "group": group})
+        self.alone = size == 1
         self.records = self.settings["all_ranks"] or size == 1 or rank() in (None, 0)
         waits = size > 1 and not torch.cuda.is_initialized()
-        if waits and all(one.device.type == "cpu" for one in trained(optimizer)[:1]):
-            self.backward.measure(self.thread)
-        else:
-            self.backward.remove()
+        waits = waits and all(one.device.type == "cpu" for one in trained(optimizer)[:1])
+        self.backward.measure(self.thread, waits)
+        try:
+            time_saves(self.times, lambda thread: thread == self.thread)
+        except Exception:
+            pass  # Another PyTorch: what it saves is not told apart then.
 
     def succeed(self, optimizer):
         """Training goes on with another optimizer, as when the head is trained before the rest."""
@@ -353,24 +341,33 @@ class Hook:
         self.report(time.perf_counter())
         self.rest("another optimizer went on")
         self.own(optimizer)
-        self.last, self.idling = None, (0, 0, 0)
+        self.times.before, self.times.passes, self.idling = None, math.inf, (0, 0, 0)
         self.next_window = max(self.next_window, self.steps + GAP)
 
     def report(self, now):
         """Sends the times of consecutive steps."""
-        self.reported = now
-        times, self.times = self.times, []
-        waits, self.waits = self.waits, []
-        idles, self.idles = self.idles, []
-        if times and self.link is not None:
-            text = '{"type":"steps","first":%d,"times_us":%s' % (self.first_time, micros(times))
-            if self.data.waited[0]:
-                text += ',"waits_us":%s' % micros(waits)
-                if isinstance(self.data.workers, int):
-                    text += ',"workers":%d' % self.data.workers
-            if self.backward.thread is not None:
-                text += ',"idle_us":%s' % micros(idles)
-            self.link.send_text(text + "}")
+        if self.times.rows:
+            self.reported = now
+        self.sample(now)
+        text = self.times.report(now, self.data.workers, self.backward.waits)
+        if text is not None and self.link is not None:
+            self.link.send_text(text)
+
+    def sample(self, now):
+        """Of short steps few are divided into their parts: timing a pass takes a microsecond or more."""
+        mean = self.times.mean()
+        if mean is None or self.backward.waits or not self.backward.over:
+            return
+        if mean >= SHORT:
+            self.backward.put(True)
+        elif self.backward.is_timed():
+            # The first report has one step, and one before a window a few.
+            self.sampled += mean * len(self.times.rows)
+            if self.sampled >= SAMPLED:
+                self.backward.put(False)
+                self.sample_at, self.sampled = now + SAMPLE_EVERY, 0.0
+        elif now >= self.sample_at:
+            self.backward.put(True)
 
     def report_work(self):
         """Sends how many nodes of autograd the steps since the last time made: later ones may do more
@@ -414,7 +411,7 @@ class Hook:
         self.made, self.resident = nodes(), resident_bytes()
         if self.windows:
             return
-        self.probe = Inputs(optimizer)
+        self.probe = Inputs(optimizer, self.times.sums)
         self.data.batches = []
 
     def looked(self, step):
@@ -424,6 +421,8 @@ class Hook:
         calls = 0
         if probe is not None:
             probe.stop()
+            if self.alone:
+                self.times.passes = probe.passes()
             self.modules, calls = list(probe.outer.values()), probe.unseen
             self.send(dict(probe.found, type="model", step=step, batches=self.data.noted()))
         self.send({"type": "work", "steps": 1, "nodes": made, "of": "looked"})
@@ -469,9 +468,9 @@ class Hook:
         window.next_mark(step + 1)
         seconds, grows = max(OPEN_SECONDS, OPEN_TIMES * length * self.longest), resident_bytes() - self.resident
         window.watch(seconds, grows, self.look_at_window)
-        self.last = time.perf_counter()
+        now = self.times.mark()
         message = {"type": "window", "state": "opened", "step": step}
-        message["cost_us"] = round((self.last - began) * 1e6, 1)
+        message["cost_us"] = round((now - began) * 1e6, 1)
         if length < self.settings["window"]:
             message["note"] = "a step has about %d operators: %d of %d steps recorded" % (
                 total,
@@ -546,7 +545,7 @@ class Hook:
             profile = window.end()
         modules = [module for module in (there() for there in self.modules) if module is not None]
         remains = held(self.optimizers.those_there(self.thread), modules)
-        self.last = time.perf_counter()
+        now = self.times.mark()
         self.windows += 1
         self.optimizers.forget()
         if window.made is not None:
@@ -556,7 +555,7 @@ class Hook:
                 "type": "window",
                 "state": "closed",
                 "step": min(self.steps, window.last),
-                "cost_us": round((self.last - began) * 1e6, 1),
+                "cost_us": round((now - began) * 1e6, 1),
                 "parameters": self.optimizers.parameters(self.thread),
                 "optimizers": self.owners,
                 "rank": rank(),
@@ -584,7 +583,7 @@ class Hook:
         with self.turn:
             if window is not self.window:
                 return
-            self.window = self.last = None
+            self.window = self.times.before = None
             self.miss(window.doom or reason)
             began = time.perf_counter()
             release(window.end())

@@ -2,17 +2,23 @@
 
 import dataclasses
 import inspect
+import math
 import sys
+import time
 import weakref
 from collections.abc import Mapping
 
 from .optimizers import trained
 from .pytorch import autocast, in_backward, is_batched, set_eval_frame, skip, tf32
 from .signals import Held
+from .times import FORWARD, MARK
 
 # Inputs whose shapes are told, and how deep containers of tensors are looked into.
 MOST = 16
 DEEP = 3
+# Share of the time before a backward pass, outside of modules, that is much (a choice). Short ones may be longer
+# under sys.setprofile.
+AHEAD = 0.2
 
 
 class Inputs:
@@ -25,7 +31,7 @@ class Inputs:
     trains; a module of a data loader, such as a normalisation, owns none.
     """
 
-    def __init__(self, optimizer):
+    def __init__(self, optimizer, sums):
         import torch
 
         self.trained = {id(one) for one in trained(optimizer)}
@@ -52,6 +58,10 @@ class Inputs:
         self.inner = set()
         # Calls that autograd does not see.
         self.unseen = 0
+        # The sums of `Times`, and that of forward passes at the beginning; the time from marks to the first call of a
+        # module in training after them, and the last such mark.
+        self.sums, self.forward = sums, sums[FORWARD]
+        self.ahead, self.marked = 0.0, None
         self.over = False
         call, has_gradients = torch.nn.Module._call_impl.__code__, torch.is_grad_enabled
         # What is traced or exported has no shapes of its own to look at.
@@ -88,6 +98,10 @@ class Inputs:
             self.begins(module)
         if self.model is not None and self.model() is module:
             self.given(inputs, keywords)
+            if self.marked != self.sums[MARK] and self.trains(module):
+                # After our own look at it.
+                self.marked = self.sums[MARK]
+                self.ahead += time.perf_counter() - self.marked
 
     def trains(self, called):
         import torch
@@ -180,6 +194,12 @@ class Inputs:
                 self.look(one, found, depth + 1)
         elif not isinstance(value, (type, torch.nn.Module)) and not inspect.isroutine(value):
             found["opaque"] = type(value).__name__
+
+    def passes(self):
+        """How long forward passes are from the first call of a module, if the program spent much of the step before it
+        called one, as with loading without a DataLoader, or a pause. Else no bound."""
+        whole = self.sums[FORWARD] - self.forward
+        return max(whole - self.ahead, 0.0) if self.ahead > AHEAD * whole else math.inf
 
     def stop(self):
         self.over = True

@@ -1,6 +1,6 @@
 """What stays in memory between two steps."""
 
-from .optimizers import trained
+from .optimizers import tensor_of, trained
 
 
 def peak_memory():
@@ -64,8 +64,9 @@ class Sizes:
             values = values.values()
         total = 0
         for value in values:
-            if isinstance(value, self.torch.Tensor):
-                total += self.one(value)
+            tensor = tensor_of(value)
+            if tensor is not None:
+                total += self.one(tensor)
             elif depth < 3 and isinstance(value, (dict, list, tuple)):
                 total += self.of(value, depth + 1)
         return total

@@ -26,13 +26,23 @@ def trained(optimizer):
     return parameters
 
 
+def tensor_of(value):
+    """The tensor that it is, or that a variable of Keras holds; else None."""
+    import torch
+
+    if str(type(value).__module__).startswith("keras."):
+        value = getattr(value, "_value", None)
+    return value if isinstance(value, torch.Tensor) else None
+
+
 def gather(value, found, depth):
     """Takes in the leaves of autograd's graphs in it, by identity."""
     import torch
 
-    if isinstance(value, torch.Tensor):
-        if value.requires_grad and value.is_leaf:
-            found[id(value)] = value
+    tensor = tensor_of(value)
+    if tensor is not None:
+        if tensor.requires_grad and tensor.is_leaf:
+            found[id(tensor)] = tensor
     elif isinstance(value, torch.nn.Module):
         gather(list(value.parameters()), found, depth)
     elif depth < DEEP and isinstance(value, (dict, list, tuple, set)):

@@ -3,12 +3,12 @@
 use std::iter::Sum;
 use std::ops::Add;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::Micros;
 
 /// Value with the ends of its range. `H` differs from `T` if the upper end may be unknown ([`OpenRange`]).
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Range<T, H = T> {
     /// Lower end.
     pub low: T,

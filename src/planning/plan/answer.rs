@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use super::batch;
+use super::beside::LONG;
 use super::check::{check, check_sources};
 use super::explain;
 use super::prepared::Prepared;
@@ -12,15 +13,13 @@ use super::search::{Found, aims, best_single};
 use super::solve::Proof;
 use super::switch::Switched;
 use super::{
-    Goal, NoPlan, Objective, Part, Plan, PlanError, PlanNote, PlanStatus, Reason, Rejection, SolverReport, Total,
+    Goal, NoPlan, Objective, Part, Plan, PlanError, PlanNote, PlanStatus, Reason, Rejection, SolverReport, Total, Use,
 };
 use crate::pricing::{Billing, OfferId, PriceBook, Tier};
 use habitat_base::units::{Hours, KilogramsCo2e, Usd, UsdPerHour};
 use habitat_prediction::finding::distinct;
 use habitat_prediction::{Finding, Predictions};
 
-/// Hours above which a note warns of a long plan.
-const LONG: f64 = 60.0 * 24.0;
 /// Smallest ratio of the plan's cost to an offer's at which the offer is close to the best.
 const NEAR: f64 = 0.5;
 /// Number of alternatives to show.
@@ -70,19 +69,27 @@ impl Prepared {
     ) -> Result<Plan, PlanError> {
         let mut goal = self.goal.clone();
         (goal.deadline, goal.budget) = (deadline, budget);
-        let limit = Self::limit(deadline, budget);
-        let Some((mut plan, used)) = self.checked(goal.clone(), &limit)? else {
+        let mut limit = Self::limit(deadline, budget);
+        let Some((mut plan, mut used)) = self.checked(goal.clone(), &limit)? else {
             let mut plan = self.empty(goal);
-            plan.beside = self.beside(&plan, &limit);
+            plan.beside = self.beside(&plan, &[], &limit);
+            plan.larger_batch = self.larger_batch(&[], &limit);
             plan.reasons = explain::reasons(self, &limit, lifted());
             plan.rejected = self.rejections(&plan, &[], &[], &limit);
             plan.warnings = self.warnings_of_all();
             return Ok(plan);
         };
+        if let Some((longer, shorter)) = self.shortened(&plan, &used)
+            && let Some((short, of_short)) = self.checked(goal, &shorter)?
+        {
+            (plan, used, limit) = (Plan { longer: Some(longer), ..short }, of_short, shorter);
+        }
         let alternatives = self.alternatives(&used, &limit);
-        plan.beside = self.beside(&plan, &limit);
-        plan.fallback = self.fallback(&used, &limit);
+        plan.beside = self.beside(&plan, &used, &limit);
+        plan.fallback = self.fallback(&plan, &used, &limit);
         plan.bargain = self.bargain(&plan, &limit);
+        plan.own = self.own(&limit);
+        plan.larger_batch = self.larger_batch(&plan.own, &limit);
         plan.rejected = self.rejections(&plan, &used, &alternatives, &limit);
         plan.alternatives = alternatives.iter().map(|c| self.whole(*c)).collect();
         plan.warnings = self.warnings(used.iter().chain(&alternatives).copied());
@@ -192,7 +199,7 @@ impl Prepared {
         let key = |c: usize| {
             let configuration = &self.configurations[c];
             let offer = &configuration.offer;
-            let own = (offer.tier == Tier::Owned).then_some(offer.gpu_count);
+            let own = (offer.tier == Tier::Owned).then_some((offer.gpu_count, configuration.machines));
             (&configuration.gpu, &offer.provider, offer.tier, own)
         };
         let [first, second, _] = aims(self.goal.objective);
@@ -249,6 +256,9 @@ impl Prepared {
     fn rejection(&self, c: usize, finish: f64, cost: f64, plan: &Plan, limit: &Limit) -> Reason {
         let more = |value: f64, plans: f64| (value - plans).max(0.0);
         let (finish_hours, cost_usd, confidence) = (Hours::known(finish), Usd::known(cost), self.goal.confidence);
+        if over(finish, limit.deadline).is_some() && plan.longer.is_some() {
+            return Reason::TooLong { hours: finish_hours, confidence, cost_usd };
+        }
         if let Some(late) = over(finish, limit.deadline) {
             return Reason::TooSlow { hours: finish_hours, confidence, late_hours: Hours::known(late) };
         }
@@ -311,6 +321,7 @@ impl Prepared {
             notes.push(PlanNote::CountedInSteps);
         }
         notes.extend(batch::note(plan, self.recorded_batch).filter(|_| self.training));
+        notes.extend(self.is_batch_of_one.then_some(PlanNote::BatchOfOne));
         for offer in plan.parts.iter().map(|part| &part.offer).filter(|offer| !offer.trust.doubts.is_empty()) {
             notes.push(PlanNote::PriceInDoubt { offer: offer.id.clone(), doubts: offer.trust.doubts.clone() });
         }
@@ -319,6 +330,13 @@ impl Prepared {
         }
         if let Some(data) = plan.goal.data.as_ref().filter(|data| data.provider.is_none() && !self.knows_storage) {
             notes.push(PlanNote::StorageNotIncluded { gb: data.gb });
+        }
+        let copies = |part: &&Part| part.data_cost.get() > 0.0 || part.hours_by.of(Use::Data).mid.get() > 0.0;
+        let place = |part: &Part| (part.offer.provider.clone(), part.offer.region.clone());
+        let mut places: Vec<_> = plan.parts.iter().filter(copies).map(place).collect();
+        places.sort_unstable();
+        if places.windows(2).any(|two| two[0] == two[1]) {
+            notes.push(PlanNote::DataCopiedTwice);
         }
         if plan.parts.iter().any(|part| part.offer.tier == Tier::Spot) {
             notes.push(PlanNote::SpotAssumed);
@@ -330,6 +348,7 @@ impl Prepared {
         let mut notes = self.facts(plan);
         if let Some(total) = &plan.total
             && plan.goal.max_parts == 1
+            && plan.longer.is_none()
         {
             let limit = Self::limit(plan.goal.deadline, plan.goal.budget);
             notes.extend(

@@ -20,6 +20,7 @@ impl Default for Assumptions {
             wait: None,
             spot_confidence: 0.95,
             scaling_factor: None,
+            layout_factors: None,
             network_gbit_per_second: None,
             data_gbit_per_second: None,
         }
@@ -137,6 +138,9 @@ pub(crate) fn check_assumptions(assumptions: &Assumptions) -> Result<(), PlanErr
     let scaling = assumptions.scaling_factor.unwrap_or(1.0);
     if !(0.0..=most::SCALING).contains(&scaling) {
         return wrong("scaling factor", scaling, "between 0 and 1,000");
+    }
+    if let Some(factors) = assumptions.layout_factors.filter(|factors| !factors.is_valid()) {
+        return wrong("layout factors", factors.compute, "0.1 to 10");
     }
     for (name, rate) in [
         ("network between machines", assumptions.network_gbit_per_second.unwrap_or(1.0)),

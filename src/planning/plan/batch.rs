@@ -49,6 +49,14 @@ pub(super) fn freed(predictions: &Predictions, goal: &Goal) -> Option<Goal> {
     is_kept.then(|| Goal { global_batch: None, ..goal.clone() })
 }
 
+/// The goal with the recorded global batch, if the goal accepts any: what is accepted need not be used.
+pub(super) fn recorded(predictions: &Predictions, goal: &Goal) -> Option<Goal> {
+    let is_free = goal.global_batch.is_none() && goal.limits.accept.contains(&Accept::Batch);
+    let is_recorded = predictions.workload.mode == Mode::Training && !predictions.communicates;
+    let global = batch_size(&predictions.workload).filter(|_| is_free && is_recorded)?;
+    Some(Goal { global_batch: Some(global), ..goal.clone() })
+}
+
 /// Checks whether the goal's global batch can be planned for this step.
 ///
 /// # Errors

@@ -2,10 +2,10 @@
 
 use super::configuration::Configuration;
 use super::prepared::Prepared;
-use super::problem::{Limit, over};
+use super::problem::{Aim, Limit, over};
 use super::search::{aims, best_single};
 use super::{Accept, Machines, Objective, Part, Plan, Reason, Risk, Setback};
-use habitat_base::units::{Hours, Usd};
+use habitat_base::units::{Hours, Range, Usd};
 
 /// An offer beside the plan is shown if its first aim is at most this share of the plan's.
 const WORTH: f64 = 0.95;
@@ -14,6 +14,9 @@ const LITTLE: f64 = 1.25;
 /// "A lot": upper limit on the hours (or the cost), as a share of the plan.
 const LOT: f64 = 0.5;
 
+/// Hours above which a plan is long: prices and offers rarely last that long.
+pub(super) const LONG: f64 = 60.0 * 24.0;
+
 /// The best offer that requires one more risk to be accepted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Beside {
@@ -21,7 +24,7 @@ pub struct Beside {
     pub part: Part,
     /// The risks to accept; several only if no single one makes a plan possible.
     pub risks: Vec<Risk>,
-    /// The work if the offer fails; `None` if no other offer meets the limits.
+    /// The work if the offer fails; `None` if no firm offer meets the limits.
     pub then: Option<Instead>,
 }
 
@@ -44,8 +47,19 @@ pub struct Instead {
     pub cost: Usd,
     /// Expected hours.
     pub hours: Hours,
-    /// The offer; `None` = the same machine for a batch to accept, otherwise the plan.
+    /// The firm offer; `None` = the same machine for a batch to accept, otherwise the plan.
     pub with: Option<Machines>,
+}
+
+/// The cheapest plan, if it takes too long to be the plan.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Longer {
+    /// Expected cost.
+    pub cost: Usd,
+    /// Hours.
+    pub hours: Range<Hours>,
+    /// The machines of each part.
+    pub with: Vec<Machines>,
 }
 
 /// The work if an accepted offer fails.
@@ -53,27 +67,24 @@ pub struct Instead {
 pub struct Fallback {
     /// Event in which it fails.
     pub setback: Setback,
-    /// The work on another offer; `None` if none meets the limits.
+    /// The work at a firm offer; `None` if none meets the limits.
     pub then: Option<Instead>,
 }
 
-/// Whether another configuration fails too if an offer fails. A provider's prices in doubt are from the same list.
-fn fails_too(setback: Setback, own: &Configuration, other: &Configuration) -> bool {
-    let has = |accept: Accept| other.accepted.contains(&accept) || other.risks.iter().any(|risk| risk.kind() == accept);
-    let is_same = own.offer.id == other.offer.id;
-    match setback {
-        Setback::SameUpdates | Setback::HostGone => is_same,
-        Setback::NoSpot => has(Accept::Spot),
-        Setback::PriceGone => is_same || (own.offer.provider == other.offer.provider && has(Accept::Doubted)),
-        Setback::DoesNotRun => has(Accept::Platform),
-    }
-}
+/// A larger global batch is worth its fewer updates if it takes at most this share of the time.
+const FASTER: f64 = 0.9;
+/// A still larger one counts only if it takes less than this share of the time.
+const STILL_FASTER: f64 = 0.95;
 
 impl Prepared {
     /// Best offer for each kind to accept, if it is clearly better than the plan. Without a plan, and if no single kind
     /// makes one possible: the best offer that requires several.
-    pub(super) fn beside(&self, plan: &Plan, limit: &Limit) -> Vec<Beside> {
+    pub(super) fn beside(&self, plan: &Plan, used: &[usize], limit: &Limit) -> Vec<Beside> {
         let planned = self.planned(plan);
+        // Beside a plan without a deadline, no offer that takes years.
+        let finish = plan.total.map(|total| self.goal.confidence.end(&total.hours).get().max(LONG));
+        let is_patient = self.goal.objective != Objective::Cost || limit.deadline.is_some();
+        let limit = &Limit { deadline: limit.deadline.or(finish.filter(|_| !is_patient)), ..limit.clone() };
         let one = |accept: Accept| {
             self.best_beside(&|other| matches!(&other.risks[..], [one] if one.kind() == accept), limit)
         };
@@ -83,7 +94,37 @@ impl Prepared {
             found.extend(self.best_beside(&|_| true, limit));
         }
         found.sort_by(|a, b| a.1.total_cmp(&b.1));
-        found.into_iter().map(|(place, _)| self.with_fallback(place, plan, limit)).collect()
+        let firm = self.firm(plan, used, limit);
+        found.into_iter().map(|(place, _)| self.with_fallback(place, firm.clone())).collect()
+    }
+
+    /// The user's own machines with all the work within the limits, most GPUs first, each with its cheapest batch.
+    pub(super) fn own(&self, limit: &Limit) -> Vec<Part> {
+        let fits = |finish, cost| over(finish, limit.deadline).is_none() && over(cost, limit.budget).is_none();
+        let is_own = |c: usize| self.configurations[c].offer.is_at_own_place();
+        let own = self.wholes().filter(|(c, finish, cost)| is_own(*c) && fits(*finish, *cost));
+        let mut own: Vec<(usize, f64)> = own.map(|(c, _, cost)| (c, cost)).collect();
+        let key = |c: usize| (&self.configurations[c].offer.id, self.configurations[c].machines);
+        own.sort_by(|(a, cheap), (b, dear)| key(*a).cmp(&key(*b)).then(cheap.total_cmp(dear)));
+        own.dedup_by(|(later, _), (first, _)| key(*later) == key(*first));
+        let mut parts: Vec<Part> = own.into_iter().map(|(c, _)| self.whole(c)).collect();
+        parts.sort_by_key(|part| std::cmp::Reverse(part.all_gpus()));
+        parts
+    }
+
+    /// The fastest own machine with a larger global batch, if it is clearly faster than with the recorded one, or keeps
+    /// limits that the recorded one does not; of two that take about as long, the one with more updates.
+    pub(super) fn larger_batch(&self, own: &[Part], limit: &Limit) -> Option<Part> {
+        let parts = self.larger.iter().map(|one| one.part(self.work.get() / one.rate(), true));
+        let is_worth = |part: &Part| {
+            let same = own.iter().find(|one| (&one.offer.id, one.machines) == (&part.offer.id, part.machines));
+            let (finish, cost) = (self.goal.confidence.end(&part.hours).get(), part.cost.mid.get());
+            let fits = || over(finish, limit.deadline).is_none() && over(cost, limit.budget).is_none();
+            same.map_or_else(fits, |same| part.hours.mid.get() <= FASTER * same.hours.mid.get())
+        };
+        parts
+            .filter(is_worth)
+            .reduce(|best, next| if next.hours.mid.get() < STILL_FASTER * best.hours.mid.get() { next } else { best })
     }
 
     /// Value of the plan's first aim; infinite without a plan.
@@ -103,43 +144,35 @@ impl Prepared {
         Some((of_kind[found.hours.first()?.0], value))
     }
 
-    /// An offer beside the plan with all the work, and the fallback if it fails. For a host or a price, the fallback is
-    /// the next offer of this kind if that is better than the plan, otherwise the plan.
-    fn with_fallback(&self, place: usize, plan: &Plan, limit: &Limit) -> Beside {
+    /// An offer beside the plan with all the work, and the fallback if it fails: a firm offer. Another offer with the
+    /// same risk can fail too.
+    fn with_fallback(&self, place: usize, firm: Option<Instead>) -> Beside {
         let own = &self.others[place];
         let part = own.part(self.work.get() / own.rate(), true);
-        let total = plan.total.map(|total| (total.cost.mid, total.hours.mid));
-        let plans = total.map(|(cost, hours)| Instead { cost, hours, with: None });
-        let needs = Risk::kinds(&own.risks);
-        let then = match needs[..] {
-            [Accept::Batch] => Some(self.same_updates(own)),
-            [Accept::Marketplace | Accept::Doubted] => {
-                let is_next = |other: &Configuration| {
-                    Risk::kinds(&other.risks) == needs && !fails_too(Setback::of(&needs), own, other)
-                };
-                let next = self.best_beside(&is_next, limit);
-                let next = next.filter(|(_, value)| *value < self.planned(plan)).map(|(place, _)| &self.others[place]);
-                next.map(|next| self.instead(next, 1.0, Some(next.label()))).or(plans)
-            }
-            _ => plans,
-        };
+        let then = if Risk::kinds(&own.risks) == [Accept::Batch] { Some(self.same_updates(own)) } else { firm };
         Beside { risks: own.risks.clone(), part, then }
     }
 
     /// The work if an accepted risk of the plan's only configuration comes true; `None` without such a risk.
-    pub(super) fn fallback(&self, used: &[usize], limit: &Limit) -> Option<Fallback> {
+    pub(super) fn fallback(&self, plan: &Plan, used: &[usize], limit: &Limit) -> Option<Fallback> {
         let [own] = used else { return None };
         let own = Some(&self.configurations[*own]).filter(|own| !own.accepted.is_empty())?;
-        let others = 0..self.configurations.len();
         let setback = Setback::of(&own.accepted);
-        let left: Vec<usize> = others.filter(|c| !fails_too(setback, own, &self.configurations[*c])).collect();
-        let next = || {
-            let found = best_single(&self.singles.only(&left), self.goal.objective, limit)?;
-            let next = &self.configurations[left[found.hours.first()?.0]];
-            Some(self.instead(next, 1.0, Some(next.label())))
-        };
-        let then = if setback == Setback::SameUpdates { Some(self.same_updates(own)) } else { next() };
+        let is_batch = setback == Setback::SameUpdates;
+        let then = if is_batch { Some(self.same_updates(own)) } else { self.firm(plan, used, limit) };
         Some(Fallback { setback, then })
+    }
+
+    /// The work without an accepted risk: the plan if it has none, otherwise the best firm offer within the limits.
+    fn firm(&self, plan: &Plan, used: &[usize], limit: &Limit) -> Option<Instead> {
+        let is_firm = |c: &usize| self.configurations[*c].accepted.is_empty();
+        if let Some(total) = plan.total.as_ref().filter(|_| used.iter().all(is_firm)) {
+            return Some(Instead { cost: total.cost.mid, hours: total.hours.mid, with: None });
+        }
+        let firm: Vec<usize> = (0..self.configurations.len()).filter(is_firm).collect();
+        let found = best_single(&self.singles.only(&firm), self.goal.objective, limit)?;
+        let firm = &self.configurations[firm[found.hours.first()?.0]];
+        Some(self.instead(firm, 1.0, Some(firm.label())))
     }
 
     /// As many updates as with the recorded batch, on the same machines.
@@ -173,6 +206,27 @@ impl Prepared {
         };
         let found = best_single(&self.singles, aim, &limit)?;
         Some(self.whole(found.hours.first()?.0))
+    }
+
+    /// The limits of a shorter plan, and the plan that gives way to it. Without a deadline, the plan with the lowest cost
+    /// or emissions can take years. If it is long, it gives way to one that costs (or emits) a little more and takes at
+    /// most half the time: the best that is not long, or else the fastest.
+    pub(super) fn shortened(&self, plan: &Plan, used: &[usize]) -> Option<(Longer, Limit)> {
+        let total = plan.total.as_ref()?;
+        let finish = self.goal.confidence.end(&total.hours).get();
+        let aim = aims(plan.goal.objective)[0];
+        if !matches!(aim, Aim::Cost | Aim::Emissions) || plan.goal.deadline.is_some() || finish <= LONG {
+            return None;
+        }
+        let budget = plan.goal.budget.map(Usd::get);
+        let most = Limit { deadline: Some(LOT * finish), budget, ..Limit::default() };
+        let most = Limit { ceilings: vec![(aim, LITTLE * self.planned(plan))], ..most };
+        let fastest = best_single(&self.singles, Objective::Time, &most)?;
+        let (hours, _) = self.singles.whole(fastest.hours.first()?.0)?;
+        let deadline = hours.max(LONG.min(LOT * finish));
+        let with = used.iter().map(|c| self.configurations[*c].label()).collect();
+        let longer = Longer { cost: total.cost.mid, hours: total.hours, with };
+        Some((longer, Limit { deadline: Some(deadline), ..Self::limit(None, plan.goal.budget) }))
     }
 
     /// Reason why an offer beside the plan was not used, with the limits that it would not keep.

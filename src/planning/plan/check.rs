@@ -13,7 +13,7 @@ use crate::pricing::{Billing, Doubt, Held, Market, Offer, PriceBook, Tier, regio
 use habitat_base::units::Bytes;
 use habitat_prediction::memory::Share;
 use habitat_prediction::scale::{Layout, MicroBatch, Network, optimizer_step};
-use habitat_prediction::{Estimate, Fits, Mode, Prediction, Predictions, Sharding};
+use habitat_prediction::{Estimate, Fits, Mode, Prediction, Predictions, Sharding, Supply};
 
 pub use super::error::CheckError;
 pub(super) use footprint::{Taken, added, check_footprint};
@@ -106,10 +106,6 @@ fn check_batch(part: &Part, wanted: Option<u64>) -> Result<(), CheckError> {
         Some(wanted) if part.global_batch_size != Some(wanted) => {
             Err(CheckError::Offer { offer: part.offer.id.clone(), what: "its global batch is not the goal's" })
         }
-        None if part.accumulation != 1 => Err(CheckError::Offer {
-            offer: part.offer.id.clone(),
-            what: "it accumulates gradients without a global batch",
-        }),
         _ => Ok(()),
     }
 }
@@ -139,6 +135,10 @@ pub fn check_sources(plan: &Plan, predictions: &Predictions, prices: &PriceBook)
             || offer.term_hours.is_some_and(|hours| part.billing != Billing::Term(hours))
         {
             return Err(wrong("its GPU or billing differs from the offer, or the offer from the price book"));
+        }
+        let is_recorded = part.global_batch_size == predictions.workload.batch_size;
+        if plan.goal.global_batch.is_none() && part.accumulation != 1 && !is_recorded {
+            return Err(wrong("it accumulates gradients without a global batch"));
         }
         let limits = &plan.goal.limits;
         let small = |least: Option<f64>, has: Option<f64>| match (least, has) {
@@ -177,34 +177,38 @@ pub fn check_sources(plan: &Plan, predictions: &Predictions, prices: &PriceBook)
             [kw * f64::from(part.machines), pue, emits(intensity)]
         });
         compare(&format!("power of {}", part.offer.id), &stated, &found)?;
-        let (single, memory) = if predictions.workload.batch_size.filter(|batch| *batch > 0) == part.batch_size {
-            (prediction.planning_step(), &prediction.memory)
+        let (single, data, memory) = if predictions.workload.batch_size.filter(|batch| *batch > 0) == part.batch_size {
+            (prediction.planning_step(), &prediction.data, &prediction.memory)
         } else {
             let at = prediction.at_batches.iter().find(|at| Some(at.batch_size) == part.batch_size);
             let at = at.ok_or_else(|| wrong("its batch is not the profile's, and no other batch was predicted"))?;
-            (at.step, &at.memory)
+            (at.step, &at.data, &at.memory)
         };
         let layout = Layout {
             machines: part.machines,
             gpus: offer.gpu_count,
-            network: Network::new(offer.network_gbit_per_second, plan.goal.assumptions.network_gbit_per_second),
+            cpus: offer.vcpus,
+            network: Network::new(offer.network_gbit_per_second, plan.goal.assumptions.network(offer)),
             sharding: part.sharding,
             parallel: part.parallel,
         };
         let parameters = predictions.workload.parameter_count;
-        let share = Share::new(&layout, part.accumulation, prediction.transformer.as_ref(), parameters);
+        let share = Share::new(
+            &layout,
+            [part.batch_size.unwrap_or(1), part.accumulation],
+            prediction.transformer.as_ref(),
+            parameters,
+        );
         if memory.on_replica(part.sharding, &share).fits == Fits::No {
             return Err(wrong("the step does not fit in its memory"));
         }
         if part.sharding != Sharding::None && predictions.workload.mode == Mode::Inference {
             return Err(wrong("inference has no state to divide"));
         }
-        let is_single =
-            matches!(part.offer.tier, Tier::Owned | Tier::Reserved) || offer.trust.market == Market::PeerToPeer;
-        if part.machines > 1 && is_single {
-            return Err(wrong("it has only one machine"));
+        if offer.most_machines().is_some_and(|most| part.machines > most) {
+            return Err(wrong("it has more machines than there are"));
         }
-        let expected = update(part, (&single, prediction), &layout, plan, predictions)
+        let expected = update(part, (&single, data.as_ref(), prediction), &layout, plan, predictions)
             .ok_or_else(|| wrong("its step cannot be scaled to its GPUs"))?;
         let stated = [part.step_time_us.low, part.step_time_us.mid, part.step_time_us.high];
         compare(&format!("step time of {}", part.offer.id), &stated, &expected)?;
@@ -215,17 +219,17 @@ pub fn check_sources(plan: &Plan, predictions: &Predictions, prices: &PriceBook)
 /// Optimizer step of a part, low to high, in microseconds.
 fn update(
     part: &Part,
-    (single, prediction): (&Estimate, &Prediction),
+    (single, data, prediction): (&Estimate, Option<&Supply>, &Prediction),
     layout: &Layout,
     plan: &Plan,
     predictions: &Predictions,
 ) -> Option<[f64; 3]> {
     let (gpu, workload) = (&prediction.gpu, &predictions.workload);
-    let factor = plan.goal.assumptions.scaling_factor;
+    let factors = plan.goal.assumptions.factors();
     let updates = prediction.update();
     let model = prediction.transformer.as_ref();
-    let one = MicroBatch { step: single, update: updates, batch: part.batch_size, model };
-    let step = optimizer_step(&one, gpu, layout, workload, factor, part.accumulation).ok()?.step;
+    let one = MicroBatch { step: single, update: updates, batch: part.batch_size, model, data };
+    let step = optimizer_step(&one, gpu, layout, workload, factors, part.accumulation).ok()?.step;
     Some(numbers_of(&step))
 }
 
@@ -319,7 +323,7 @@ fn within_limits(part: &Part, plan: &Plan) -> Result<(), CheckError> {
     let of_host = part.offer.trust.market == Market::PeerToPeer;
     let is_moved = |doubt: &Doubt| part.offer.tier == Tier::Spot && matches!(doubt, Doubt::Old { .. });
     let is_known = |doubt: &Doubt| is_moved(doubt) || *doubt == Doubt::PeerToPeer;
-    let in_doubt = !part.offer.trust.is_own && !part.offer.trust.doubts.iter().all(is_known);
+    let in_doubt = !part.offer.trust.counted().all(is_known);
     let broken = [
         (part.offer.tier == Tier::Spot && lacks(Accept::Spot), "spot is not accepted"),
         (
@@ -340,7 +344,10 @@ fn within_limits(part: &Part, plan: &Plan) -> Result<(), CheckError> {
         (!limits.regions.is_empty() && !limits.regions.iter().any(in_region), "its region is not allowed"),
         (limits.exclude_regions.iter().any(in_region), "its region is excluded"),
         (limits.quotas.iter().any(over_quota), "it has more GPUs than a quota allows"),
-        (part.machines == 0 || part.machines > limits.max_machines, "it has too many machines"),
+        (
+            part.machines == 0 || (part.machines > limits.max_machines && part.offer.tier != Tier::Owned),
+            "it has too many machines",
+        ),
         (!layouts::allows(&plan.goal, part.parallel), "its model parallelism differs from the goal"),
         (
             !layouts::sharding(&plan.goal).stages(part.parallel).contains(&part.sharding),

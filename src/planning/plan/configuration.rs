@@ -9,7 +9,7 @@ mod cost;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::batch::{Refusal, batch_size, check_global_batch, freed};
+use super::batch::{self, Refusal, batch_size, check_global_batch, freed};
 use super::data::{Brought, data};
 use super::energy::{self, Draw, Site};
 use super::goal::{Amount, Confidence, Goal, Work};
@@ -58,7 +58,7 @@ pub(crate) struct Configuration {
     sized: Option<String>,
     precision: Option<Finding>,
     pub(crate) warnings: Vec<Finding>,
-    memory_unknown: bool,
+    memory: Option<PlanNote>,
     pub(crate) losses: Losses,
     /// Source of the spot losses.
     losses_source: SpotSource,
@@ -134,20 +134,23 @@ pub(crate) fn configurations(predictions: &Predictions, prices: &PriceBook, goal
     let mut sized: HashMap<Alike<'_>, Result<Vec<(SizedStep, bool)>, Refusal>> = HashMap::new();
     let (mut possible, mut excluded) = (Vec::new(), Vec::new());
     let knows_storage = goal.data.is_some() && prices.knows_storage();
-    let (recorded, freed) = (Platform::recorded(predictions), freed(predictions, goal));
+    let recorded = Platform::recorded(predictions);
+    let with_flag = |is_other: bool| move |goal| (goal, is_other);
+    let other = freed(predictions, goal).map(with_flag(true));
+    let other = other.or_else(|| batch::recorded(predictions, goal).map(with_flag(false)));
     for (place, offer) in prices.offers().iter().enumerate() {
         let mut nearest: Option<Refusal> = None;
         let before = possible.len();
         let site = Site::new(offer, prices);
-        let is_one = limits::is_one_machine(offer);
         let parallel = goal.model_parallel;
-        for machines in goal.limits.machines(parallel.machines(offer.gpu_count), is_one) {
-            let network = Network::new(offer.network_gbit_per_second, goal.assumptions.network_gbit_per_second);
-            let layout = Layout { machines, gpus: offer.gpu_count, network, sharding: Sharding::None, parallel };
+        for machines in goal.limits.machines(parallel.machines(offer.gpu_count), offer) {
+            let network = Network::new(offer.network_gbit_per_second, goal.assumptions.network(offer));
+            let (gpus, cpus) = (offer.gpu_count, offer.vcpus);
+            let layout = Layout { machines, gpus, cpus, network, sharding: Sharding::None, parallel };
             let steps = usable(offer, machines, &by_gpu, site, goal).and_then(|prediction| {
                 let steps = sized
-                    .entry(alike(&prediction.gpu.slug, &layout))
-                    .or_insert_with(|| sized_steps(prediction, layout, predictions, (goal, freed.as_ref())));
+                    .entry(alike(prediction, &layout))
+                    .or_insert_with(|| sized_steps(prediction, layout, predictions, (goal, other.as_ref())));
                 Ok((prediction, steps.clone()?))
             });
             match steps {
@@ -193,15 +196,16 @@ fn admit_hosts(possible: &mut [Configuration], goal: &Goal) {
     }
 }
 
-/// Key of the step on an offer's GPUs: GPU, GPUs per machine, machines and network.
-type Alike<'a> = (&'a GpuSlug, u32, u32, Option<u64>);
+/// Key of the step on an offer's GPUs: GPU, GPUs per machine, machines, network, and CPUs if the step loads data.
+type Alike<'a> = (&'a GpuSlug, u32, u32, Option<u64>, Option<u64>);
 
-fn alike<'a>(gpu: &'a GpuSlug, layout: &Layout) -> Alike<'a> {
+fn alike<'a>(prediction: &'a Prediction, layout: &Layout) -> Alike<'a> {
     let rate = match layout.network {
         Network::Rate(rate) if layout.machines > 1 => Some(rate.to_bits()),
         _ => None,
     };
-    (gpu, layout.gpus, layout.machines, rate)
+    let cpus = layout.cpus.filter(|_| prediction.data.is_some()).map(f64::to_bits);
+    (&prediction.gpu.slug, layout.gpus, layout.machines, rate, cpus)
 }
 
 /// Filters that depend on the offer and the number of machines, most important first.
@@ -273,7 +277,7 @@ impl Configuration {
             sized: step.why,
             precision: prediction.precision_note.clone(),
             warnings: prediction.warnings.clone(),
-            memory_unknown: step.memory_unknown,
+            memory: step.memory,
             losses: Losses::of(offer.tier, [machines, offer.gpu_count * machines], &lost, &goal.assumptions),
             losses_source: lost.source,
             setup: if offer.tier == Tier::Owned { 0.0 } else { goal.assumptions.setup.get() },
@@ -439,7 +443,7 @@ impl Configuration {
         .flatten()
         .chain(self.data.iter().flat_map(|data| data.notes(hours)))
         .chain([draw.unwrap_or_else(|| PlanNote::PowerUnknown { gpu: self.gpu.clone() })])
-        .chain(self.memory_unknown.then_some(PlanNote::MemoryUnknown))
+        .chain(self.memory.clone())
         .collect()
     }
 

@@ -15,7 +15,7 @@ pub(super) struct Brought {
     pub(super) egress: Option<Usd>,
     /// Storage cost per hour; `None` if unknown.
     pub(super) storage: Option<UsdPerHour>,
-    /// Whether the prices of egress and storage are from memory rather than from a source.
+    /// Whether the prices of egress and storage were entered without a source.
     is_recalled: (bool, bool),
     /// Whether to note an unknown storage price: only if other offers have one and the machine is not the user's own,
     /// which has its own disks.

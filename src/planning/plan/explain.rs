@@ -9,6 +9,7 @@ use super::problem::{Aim, Limit, SAME};
 use super::search::{most_work, solve_one};
 use super::{Amount, Confidence, Machines, NoPlan, Objective, RejectionKind};
 use habitat_base::units::{Hours, Samples, Usd};
+use habitat_prediction::Finding;
 
 /// Reasons, most useful first; `lifted` has the proposals for limits on offers ([`super::relax`]).
 pub(super) fn reasons(prepared: &Prepared, limit: &Limit, lifted: Vec<NoPlan>) -> Vec<NoPlan> {
@@ -27,6 +28,7 @@ pub(super) fn reasons(prepared: &Prepared, limit: &Limit, lifted: Vec<NoPlan>) -
         }
         reasons.extend(less_work(prepared, limit));
         reasons.extend(less_confidence(prepared, limit));
+        reasons.extend(host_waits(prepared));
     }
     reasons.extend(lifted);
     reasons.extend(filters(&prepared.excluded));
@@ -139,6 +141,16 @@ fn less_confidence(prepared: &Prepared, limit: &Limit) -> Option<NoPlan> {
             hours: Hours::known(time),
             cost_usd: Usd::known(cost),
         })
+}
+
+/// Waits of the recorded GPU for its host that lengthen the steps of an offer.
+fn host_waits(prepared: &Prepared) -> Option<NoPlan> {
+    prepared.configurations.iter().flat_map(|configuration| &configuration.warnings).find_map(
+        |warning| match *warning {
+            Finding::HostBound { idle_us, step_us, .. } => Some(NoPlan::HostWaits { idle_us, step_us }),
+            _ => None,
+        },
+    )
 }
 
 /// Number of rejected offers of each kind, with the nearest miss.

@@ -6,10 +6,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Accept, PlanError};
-use crate::pricing::{Tier, region};
+use crate::pricing::{Offer, Tier, region};
 use habitat_base::units::{Bytes, GpuSlug, Hours, KilogramsCo2e, Range, Samples, Usd, UsdPerHour, most};
 use habitat_prediction::Sharding;
-use habitat_prediction::scale::ModelParallel;
+use habitat_prediction::scale::{Factors, LayoutFactors, ModelParallel};
 
 /// A job to plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -51,6 +51,19 @@ pub struct Goal {
     /// Values assumed where none are known.
     #[serde(default)]
     pub assumptions: Assumptions,
+}
+
+impl Work {
+    /// A share of this work; steps are rounded up.
+    #[must_use]
+    pub fn scaled(self, share: f64) -> Self {
+        match self {
+            Self::Samples(samples) => Self::Samples(Samples::known((samples.get() * share).max(1.0))),
+            Self::Steps(steps) => Self::Steps(((steps as f64 * share).ceil() as u64).max(1)),
+            Self::Epochs { epochs, dataset } => Self::Epochs { epochs: epochs * share, dataset },
+            Self::Tokens(tokens) => Self::Tokens(tokens * share),
+        }
+    }
 }
 
 /// An amount of training.
@@ -323,6 +336,20 @@ pub fn check_list(list: &'static str, lengths: impl ExactSizeIterator<Item = usi
     }
 }
 
+impl Assumptions {
+    /// Corrections by measured runs.
+    pub(super) fn factors(&self) -> Factors {
+        Factors { scaling: self.scaling_factor, layouts: self.layout_factors }
+    }
+
+    /// Line rate between the machines of an offer without one. A rented machine of a few GPUs has none to assume: its
+    /// network is that of any virtual machine.
+    pub(super) fn network(&self, offer: &Offer) -> Option<f64> {
+        let is_of_cluster = offer.gpu_count >= 8 || offer.tier == Tier::Owned;
+        self.network_gbit_per_second.filter(|_| is_of_cluster)
+    }
+}
+
 impl Limits {
     /// Applies [`check_list`] to all lists.
     ///
@@ -346,9 +373,11 @@ impl Limits {
     }
 
     /// Numbers of machines to try: 1, 2, 4, … times the number that makes whole replicas of the model, and the maximum.
-    /// Only 1 if that number exceeds the limit or the offer has a single machine.
-    pub(super) fn machines(&self, whole: u32, is_one: bool) -> impl Iterator<Item = u32> {
-        let most = if is_one { 1 } else { self.max_machines.max(1) };
+    /// Only 1 if that number exceeds the limit. Own machines are all used, whatever the limit.
+    pub(super) fn machines(&self, whole: u32, offer: &Offer) -> impl Iterator<Item = u32> {
+        let is_own = offer.tier == Tier::Owned;
+        let asked = Some(self.max_machines.max(1)).filter(|_| !is_own);
+        let most = asked.into_iter().chain(offer.most_machines()).min().unwrap_or(1);
         let (whole, most) = if whole <= most { (whole, most / whole) } else { (1, 1) };
         let powers = std::iter::successors(Some(1u32), |times| times.checked_mul(2));
         powers.take_while(move |times| *times < most).chain([most]).map(move |times| times * whole)
@@ -449,6 +478,9 @@ pub struct Assumptions {
     /// Measured extra time of this job on several GPUs relative to that of `habitat_prediction::scale`; `None` = not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scaling_factor: Option<f64>,
+    /// Measured parts of a language model's step on several GPUs relative to the prediction; `None` = not measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub layout_factors: Option<LayoutFactors>,
     /// Line rate of the network between machines if the offer does not have it; `None` = unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network_gbit_per_second: Option<f64>,

@@ -4,7 +4,8 @@
 //! Jobs that rent use one offer each, and the plan minimises the cost. They start at the same time, so quotas and
 //! dollars per hour apply to all of them together. Alternatively, they may wait for one another, and such limits apply
 //! to the jobs that run at the same time. Existing machines run one job at a time on all their GPUs, and the plan
-//! minimises the makespan. [`Supply`] selects between these; [`super::assignment`] has the model.
+//! minimises the makespan. [`Supply`] selects between these; [`super::assignment`] has the model. Where jobs share
+//! machines, or rent what the existing ones cannot do, existing machines are offers among others ([`offers`]).
 
 mod bound;
 mod check;
@@ -13,6 +14,7 @@ mod reasons;
 mod rent;
 mod schedule;
 mod search;
+mod time;
 mod timeline;
 
 use super::solve::{Proof, Settings};
@@ -20,7 +22,7 @@ use super::{
     Confidence, Goal, NoPlan, Objective, Part, Plan, PlanError, PlanNote, PlanStatus, Prepared, Quota, SolverReport,
     Total,
 };
-use crate::pricing::{OWN_PLACE, Offer, OfferId, PriceBook, Tier, Trust};
+use crate::pricing::{OWN_PLACE, Offer, OfferId, PriceBook, ShareOf, Tier, Trust};
 use habitat_base::units::{GpuSlug, Hours, Range, Usd, UsdPerHour};
 use habitat_prediction::finding::distinct;
 use habitat_prediction::{Finding, Predictions};
@@ -29,6 +31,7 @@ use std::sync::Arc;
 
 pub use check::check;
 use model::Model;
+pub use time::{SoftDeadline, TimeCost};
 
 /// One of the jobs.
 #[derive(Debug, Clone)]
@@ -43,9 +46,13 @@ pub struct Job {
     pub earliest: Hours,
     /// Places of the jobs that have to end before it starts; only if jobs may wait, and without cycles.
     pub after: Vec<usize>,
-    /// Weight of its end: among plans of equal cost or makespan, the one with the smallest sum of weighted ends (weighted
-    /// completion time). 1 by default.
+    /// Weight of its end: among plans of equal cost or makespan, the one with the smallest sum of weighted ends
+    /// (weighted completion time). 1 by default.
     pub priority: f64,
+    /// Price of each hour after the deadline of its goal, which it may then miss; `None`: it has to meet it.
+    pub late_price: Option<UsdPerHour>,
+    /// Price of each hour from its earliest start until its end.
+    pub hour_value: Option<UsdPerHour>,
 }
 
 /// Machines that run the jobs.
@@ -70,6 +77,8 @@ pub struct Machine {
     pub count: u32,
     /// Price per hour of one machine.
     pub price: UsdPerHour,
+    /// Whether several jobs can run on one machine at a time, each on GPUs of its own.
+    pub is_shared: bool,
 }
 
 /// Limits shared by all jobs.
@@ -87,6 +96,10 @@ pub struct Shared {
     pub wait: bool,
     /// End of the hours that has to meet the deadlines, and that is minimised on existing machines.
     pub confidence: Confidence,
+    /// Price of each hour by which a job ends after `deadline`, which jobs may then miss; `None`: they have to meet it.
+    pub late_price: Option<UsdPerHour>,
+    /// Price of each hour until all jobs have ended.
+    pub hour_value: Option<UsdPerHour>,
 }
 
 /// Plan for several jobs.
@@ -101,6 +114,8 @@ pub struct JobsPlan {
     pub jobs: Vec<PlannedJob>,
     /// Hours until the last job ends, and the cost of all jobs; `None` without a plan.
     pub total: Option<Total>,
+    /// Dollars of the time until jobs end, which the objective has beside their cost; `None` without a price of time.
+    pub time_cost: Option<TimeCost>,
     /// Lower bound of the objective, in its unit; `None` if unknown.
     pub bound: Option<f64>,
     /// Reasons why no plan exists and changes that would allow one; empty otherwise.
@@ -118,7 +133,7 @@ pub struct JobsPlan {
 /// Objective of the plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Aim {
-    /// Dollars of all jobs.
+    /// Dollars of all jobs, with those of time.
     Cost,
     /// Hours until the last job ends, at the end of the range that the confidence selects.
     Makespan,
@@ -135,7 +150,7 @@ pub struct PlannedJob {
     pub part: Part,
     /// Earliest start, hours from the start of the plan.
     pub earliest: Hours,
-    /// Places of the jobs that end before it starts.
+    /// Indices of the jobs that end before it starts.
     pub after: Vec<usize>,
     /// Weight of its end.
     pub priority: f64,
@@ -143,8 +158,12 @@ pub struct PlannedJob {
     pub start: Range<Hours>,
     /// End, hours from the start of the plan.
     pub end: Range<Hours>,
-    /// Deadline of the job or the shared one; `None` = no limit.
+    /// Deadline of the job or the shared one that it has to meet; `None` = no limit.
     pub deadline: Option<Hours>,
+    /// Deadlines that it may miss.
+    pub soft_deadlines: Vec<SoftDeadline>,
+    /// Price of each hour from its earliest start until its end.
+    pub hour_value: Option<UsdPerHour>,
     /// Its goal, with the shared limits.
     pub goal: Goal,
     /// Notes on the job.
@@ -192,6 +211,7 @@ pub fn plan_jobs(jobs: &[Job], supply: Supply<'_>, shared: &Shared, settings: Se
         aim,
         jobs: Vec::new(),
         total: None,
+        time_cost: None,
         bound: None,
         reasons: Vec::new(),
         shared: shared.clone(),
@@ -204,7 +224,7 @@ pub fn plan_jobs(jobs: &[Job], supply: Supply<'_>, shared: &Shared, settings: Se
     for job in jobs {
         let goal = goal_of(job, shared, aim);
         let mut of_job = Prepared::new(&job.predictions, prices, &goal).map_err(|error| error.of_job(&job.name))?;
-        model.add(job, &mut of_job);
+        model.add(job, shared, &mut of_job);
         if model.tasks.jobs.last().is_some_and(|task| task.ways.is_empty()) {
             plan.reasons.extend(reasons::alone(job, &of_job, aim == Aim::Cost, prices));
         }
@@ -243,7 +263,8 @@ fn goal_of(job: &Job, shared: &Shared, aim: Aim) -> Goal {
     goal.max_parts = 1;
     goal.objective = if aim == Aim::Cost { Objective::Cost } else { Objective::Time };
     goal.confidence = shared.confidence;
-    goal.deadline = earlier(goal.deadline, shared.deadline);
+    let hard = |deadline: Option<Hours>, price: Option<UsdPerHour>| deadline.filter(|_| price.is_none());
+    goal.deadline = earlier(hard(goal.deadline, job.late_price), hard(shared.deadline, shared.late_price));
     if aim == Aim::Makespan {
         goal.limits.tiers = vec![Tier::Owned];
         return goal;
@@ -261,23 +282,57 @@ fn earlier(own: Option<Hours>, shared: Option<Hours>) -> Option<Hours> {
     [own, shared].into_iter().flatten().min_by(Hours::total_cmp)
 }
 
-/// Existing machines as offers, one per kind.
+/// Existing machines as offers, one per kind, each of one machine.
 pub fn book(machines: &[Machine]) -> PriceBook {
+    PriceBook::new(machines.iter().map(|machine| offer(machine, machine.name.clone(), machine.gpu_count)))
+}
+
+/// Existing machines as offers beside rented ones. A shared machine is an offer of all its GPUs, of half of them, and
+/// so on down to one.
+pub fn offers(machines: &[Machine]) -> impl Iterator<Item = Offer> + '_ {
+    machines.iter().flat_map(|machine| if machine.is_shared { shares(machine) } else { vec![all(machine)] })
+}
+
+/// All machines of a kind, which one job can have.
+fn all(machine: &Machine) -> Offer {
+    Offer { machines: Some(machine.count), ..offer(machine, machine.name.clone(), machine.gpu_count) }
+}
+
+/// Shares of each machine of a kind.
+fn shares(machine: &Machine) -> Vec<Offer> {
+    let name =
+        |number: u32| if machine.count > 1 { format!("{} {number}", machine.name) } else { machine.name.clone() };
+    let of_one = |number: u32| {
+        let whole = offer(machine, name(number), machine.gpu_count);
+        let share_of = Some(ShareOf { machine: whole.id.clone(), gpus: machine.gpu_count });
+        let fewer = std::iter::successors(Some(machine.gpu_count / 2), |gpus| Some(gpus / 2));
+        let fewer = fewer.take_while(|gpus| *gpus > 0);
+        let fewer = fewer.map(move |gpus| offer(machine, format!("{}:{gpus}", name(number)), gpus));
+        std::iter::once(whole).chain(fewer).map(move |offer| Offer { share_of: share_of.clone(), ..offer })
+    };
+    (1..=machine.count).flat_map(of_one).collect()
+}
+
+/// Some GPUs of an existing machine as an offer.
+fn offer(machine: &Machine, name: String, gpus: u32) -> Offer {
     let [provider, region] = OWN_PLACE;
-    PriceBook::new(machines.iter().map(|machine| Offer {
-        id: OfferId::new(provider, region, &machine.name, Tier::Owned),
+    Offer {
+        id: OfferId::new(provider, region, &name, Tier::Owned),
         provider: provider.to_owned(),
         region: region.to_owned(),
-        instance_type: machine.name.clone(),
+        instance_type: name,
         gpu_name: machine.gpu.to_string(),
         gpu: Some(machine.gpu.clone()),
-        gpu_count: machine.gpu_count,
+        gpu_count: gpus,
+        machines: None,
+        share_of: None,
         gpu_memory: None,
         vcpus: None,
         host_memory: None,
         tier: Tier::Owned,
-        price: machine.price,
+        price: machine.price * (f64::from(gpus) / f64::from(machine.gpu_count)),
         as_of: None,
+        until: None,
         trust: Trust::default(),
         network_gbit_per_second: None,
         term_hours: None,
@@ -285,7 +340,7 @@ pub fn book(machines: &[Machine]) -> PriceBook {
         source: "the file of jobs".to_owned(),
         unusable: None,
         note: None,
-    }))
+    }
 }
 
 /// Adds the solution to the plan and checks it.
@@ -322,6 +377,8 @@ fn fill(
             earliest: job.earliest,
             after: job.after.clone(),
             priority: job.priority,
+            soft_deadlines: job.soft_deadlines(&plan.shared).collect(),
+            hour_value: job.hour_value,
             start,
             end: start + part.hours,
             part,
@@ -345,8 +402,9 @@ fn fill(
         cost_by: plan.jobs.iter().map(|job| job.part.cost_by).sum(),
         footprint: plan.jobs.iter().map(|job| job.part.footprint).sum(),
     });
-    if plan.aim == Aim::Cost {
-        let cheapest = model.tasks.cheapest_each();
+    plan.time_cost = time::cost(plan);
+    if plan.aim == Aim::Cost && plan.time_cost.is_none() {
+        let cheapest = model.tasks.least_each();
         if objective > cheapest * (1.0 + 1e-6) && objective - cheapest >= 0.005 {
             plan.notes.push(PlanNote::SharedLimitsCost { more_usd: Usd::known(objective - cheapest) });
         }

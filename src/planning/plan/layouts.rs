@@ -27,7 +27,7 @@ pub(super) fn allows(goal: &Goal, parallel: ModelParallel) -> bool {
 /// Layouts to try on all GPUs of `layout`; none if the goal names one, or if the step may fit on one GPU.
 ///
 /// Tensor parallel GPUs are joined by links and divide the heads, stages have equally many chunks of layers, replicas
-/// use all GPUs and divide the experts evenly (Narayanan et al. 2021, arXiv:2104.04473, section 3).
+/// use all GPUs and divide the experts evenly; layers are computed again or not (Narayanan et al. 2021, arXiv:2104.04473, section 3).
 pub(super) fn candidates(
     prediction: &Prediction,
     layout: &Layout,
@@ -62,6 +62,11 @@ pub(super) fn candidates(
             let divides = move |&expert: &u32| replicas.is_multiple_of(expert) && count.is_multiple_of(expert.into());
             let most = u32::try_from(count).map_or(replicas, |count| count.min(replicas));
             (1..=most).filter(divides).map(move |expert| ModelParallel { expert, ..parallel })
+        })
+        .flat_map(|parallel| {
+            // Recomputed layers leave room for fewer divisions.
+            let both = [false, true].into_iter().filter(|recompute| !(*recompute && model.recomputes));
+            both.map(move |recompute| ModelParallel { recompute, ..parallel })
         })
         .collect()
 }

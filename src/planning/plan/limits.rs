@@ -18,11 +18,6 @@ pub(super) fn refusal(offer: &Offer, machines: u32, gpu: &GpuSlug, limits: &Limi
         .or_else(|| quota(offer, count, gpu, limits))
 }
 
-/// Whether an offer has only one machine, such as an own machine or a marketplace host.
-pub(super) fn is_one_machine(offer: &Offer) -> bool {
-    matches!(offer.tier, Tier::Owned | Tier::Reserved) || offer.trust.market == Market::PeerToPeer
-}
-
 /// Limits on tiers, GPUs, providers, regions and offers.
 fn named(offer: &Offer, gpu: &GpuSlug, limits: &Limits) -> Option<Reason> {
     let is_provider = |name: &String| name.eq_ignore_ascii_case(&offer.provider);
@@ -133,14 +128,13 @@ pub(super) fn needs(offer: &Offer, gpu: &GpuFacts, recorded: Platform, limits: &
     }
     let is_spot = offer.tier == Tier::Spot;
     // To accept spot is to accept that old spot prices may have changed. A marketplace host is a kind of its own.
-    let is_own = offer.trust.is_own;
     let is_moved = |doubt: &Doubt| is_spot && matches!(doubt, Doubt::Old { .. });
-    let is_doubt = |doubt: &Doubt| !(is_own || is_moved(doubt) || *doubt == Doubt::PeerToPeer);
+    let is_doubt = |doubt: &Doubt| !(is_moved(doubt) || *doubt == Doubt::PeerToPeer);
     let port = Platform::of(gpu, &offer.instance_type) != recorded && !limits.gpus.contains(&gpu.slug);
     [
         is_spot.then_some(Accept::Spot),
         (offer.trust.market == Market::PeerToPeer).then_some(Accept::Marketplace),
-        offer.trust.doubts.iter().any(is_doubt).then_some(Accept::Doubted),
+        offer.trust.counted().any(is_doubt).then_some(Accept::Doubted),
         port.then_some(Accept::Platform),
     ]
     .into_iter()
@@ -154,7 +148,7 @@ pub(super) fn risks(offer: &Offer, gpu: &GpuFacts, needs: &[Accept], batch: Opti
         Accept::Spot => Risk::Spot,
         Accept::Marketplace => Risk::Marketplace,
         Accept::Doubted => {
-            let doubts = offer.trust.doubts.iter().copied();
+            let doubts = offer.trust.counted().copied();
             Risk::Doubted(doubts.filter(|doubt| *doubt != Doubt::PeerToPeer).collect())
         }
         Accept::Platform => Risk::Platform(Platform::of(gpu, &offer.instance_type)),

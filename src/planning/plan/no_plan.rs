@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::{Amount, Machines, Quota, Reason, RejectionKind};
 use crate::pricing::OfferId;
-use habitat_base::units::{Bytes, Hours, KilogramsCo2e, Usd, UsdPerHour};
+use habitat_base::units::{Bytes, Hours, KilogramsCo2e, Micros, Usd, UsdPerHour};
 
 /// Why no plan exists, or a change that would allow one.
 #[derive(Debug, Clone, PartialEq, Serialize, strum::IntoStaticStr, strum::VariantNames)]
@@ -81,6 +81,13 @@ pub enum NoPlan {
         hours: Hours,
         /// Expected cost.
         cost_usd: Usd,
+    },
+    /// The recorded GPU waited for its host; without these waits, steps are shorter.
+    HostWaits {
+        /// Idle time of the recorded step.
+        idle_us: Micros,
+        /// The recorded step.
+        step_us: Micros,
     },
     /// Another limit on offers would do.
     OtherLimit {
@@ -220,6 +227,8 @@ pub enum Lift {
     UnknownHost,
     /// Number of machines.
     MaxMachines(u32),
+    /// Number of machines, with another global batch.
+    BatchOnMachines(u32),
     /// Smallest number of GPUs.
     MinGpus(u32),
     /// Largest number of GPUs.

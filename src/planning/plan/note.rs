@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::{Draw, Machines};
 use crate::pricing::spot::SpotSource;
 use crate::pricing::{Doubt, Held, OfferId};
-use habitat_base::units::{GpuSlug, Hours, Usd, UsdPerHour};
+use habitat_base::units::{Bytes, GpuSlug, Hours, Usd, UsdPerHour};
 use habitat_prediction::{Finding, Sharding};
 
 /// A note on a plan or a part.
@@ -113,7 +113,7 @@ pub enum PlanNote {
         gb: f64,
         /// One-time cost.
         cost_usd: Usd,
-        /// Whether the price is from memory rather than from a source.
+        /// Whether the price was entered without a source.
         is_recalled: bool,
     },
     /// The cost of transferring the data is unknown.
@@ -129,7 +129,7 @@ pub enum PlanNote {
         hours: Hours,
         /// Cost.
         cost_usd: Usd,
-        /// Whether the price is from memory rather than from a source.
+        /// Whether the price was entered without a source.
         is_recalled: bool,
     },
     /// The cost of storing the data at the provider is unknown.
@@ -137,6 +137,8 @@ pub enum PlanNote {
         /// Amount.
         gb: f64,
     },
+    /// Two parts at one place, each of which copies the data there.
+    DataCopiedTwice,
     /// No provider has a known storage price.
     StorageNotIncluded {
         /// Amount.
@@ -154,8 +156,17 @@ pub enum PlanNote {
     },
     /// It is unknown whether the step fits in memory.
     MemoryUnknown,
+    /// The step fits in memory, but leaves less room than such figures are usually off by.
+    NoRoom {
+        /// Memory that each GPU needs.
+        needed_bytes: Bytes,
+        /// Memory of each GPU that it may use.
+        usable_bytes: Bytes,
+    },
     /// Work is counted in steps of one GPU.
     CountedInSteps,
+    /// Updates of one sample, the batch of a profile that no one recorded.
+    BatchOfOne,
     /// Updates use more than one batch of unknown size.
     OtherUpdates {
         /// Updates of the plan.

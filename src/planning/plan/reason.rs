@@ -217,6 +217,15 @@ pub enum Reason {
         /// Hours after the deadline.
         late_hours: Hours,
     },
+    /// Cheaper than the plan, but much longer, without a deadline.
+    TooLong {
+        /// Hours of all the work.
+        hours: Hours,
+        /// Their end that is compared.
+        confidence: Confidence,
+        /// Its cost.
+        cost_usd: Usd,
+    },
     /// Exceeds the budget.
     TooDear {
         /// Cost of all the work.
@@ -312,6 +321,7 @@ impl Reason {
             | Self::CostsMore { more_usd: more, .. }
             | Self::CostsMoreWithTime { more_usd: more, .. }
             | Self::Possible { cost_usd: more, .. }
+            | Self::TooLong { cost_usd: more, .. }
             | Self::NotAccepted { cost_usd: more, late_hours: None, over_usd: None, .. } => more.get(),
             Self::TooMuchCo2 { over_kg: more, .. } | Self::EmitsMore { more_kg: more, .. } => more.get(),
             _ => f64::INFINITY,
@@ -331,7 +341,7 @@ impl Reason {
             Self::BatchesDoNotDivide { .. } | Self::UpdateTooLong { .. } => RejectionKind::GlobalBatch,
             Self::OutOfMemory { .. } | Self::DoesNotFit { .. } => RejectionKind::Memory,
             Self::MemoryUnknown { .. } => RejectionKind::MemoryUnknown,
-            Self::TooSlow { .. } | Self::LostTooOften { .. } => RejectionKind::Deadline,
+            Self::TooSlow { .. } | Self::TooLong { .. } | Self::LostTooOften { .. } => RejectionKind::Deadline,
             Self::TooDear { .. } => RejectionKind::Budget,
             Self::TooMuchCo2 { .. } => RejectionKind::Emissions,
             Self::Possible { .. }

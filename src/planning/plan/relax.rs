@@ -1,6 +1,8 @@
-//! Limits on offers that prevent a plan. Lifts one limit at a time, keeps the others, and plans again. For a numeric
+//! Limits on offers that prevent a plan. Lifts one limit at a time (the batch with the number of machines), keeps the
+//! others, and plans again. For a numeric
 //! limit, proposes the smallest change that suffices, as long as one offer does all the work.
 
+use super::batch::freed;
 use super::configuration::Configuration;
 use super::explain::machines;
 use super::prepared::Prepared;
@@ -46,10 +48,20 @@ pub(super) fn reasons(
 ) -> Vec<NoPlan> {
     let lifted = lifted(&prepared.goal.limits);
     let helps = lifted.iter().filter_map(|lifted| {
-        let goal = Goal { limits: lifted.limits.clone(), ..prepared.goal.clone() };
+        let is_other = lifted.limits.accept != prepared.goal.limits.accept;
+        let goal = if is_other { freed(predictions, &prepared.goal)? } else { prepared.goal.clone() };
+        let goal = Goal { limits: lifted.limits.clone(), ..goal };
         helps(lifted, &Prepared::new(predictions, prices, &goal).ok()?, limit)
     });
     let mut reasons: Vec<NoPlan> = helps.collect();
+    let one_does = |lift: &Lift| matches!(lift, Lift::MaxMachines(_));
+    let is_one = reasons.iter().any(|reason| matches!(reason, NoPlan::OtherLimit { change, .. } if one_does(change)));
+    // With one machine, the batch alone does: that is an offer beside the plan.
+    let is_needed = |machines: u32| !is_one && machines > prepared.goal.limits.max_machines;
+    reasons.retain(|reason| match reason {
+        NoPlan::OtherLimit { change: Lift::BatchOnMachines(machines), .. } => is_needed(*machines),
+        _ => true,
+    });
     // Exclude purchase options and accepted risks, which are limited by default.
     let (tiers, accept) = (Tier::ALL.to_vec(), Accept::ALL.to_vec());
     let others = Limits { tiers, accept, ..prepared.goal.limits.clone() };
@@ -130,6 +142,14 @@ fn lifted(limits: &Limits) -> Vec<Lifted> {
         |c| f64::from(c.machines),
         Box::new(|n| Lift::MaxMachines(n as u32)),
     );
+    let accept = limits.accept.iter().copied().chain([Accept::Batch]).collect();
+    if !limits.accept.contains(&Accept::Batch) {
+        number(
+            Limits { max_machines: most, accept, ..now() },
+            |c| f64::from(c.machines),
+            Box::new(|n| Lift::BatchOnMachines(n as u32)),
+        );
+    }
     number(Limits { min_gpus: 1, ..now() }, |c| -f64::from(c.all_gpus()), Box::new(|n| Lift::MinGpus(-n as u32)));
     number(Limits { max_gpus: None, ..now() }, gpus, Box::new(|n| Lift::MaxGpus(n as u32)));
     number(Limits { max_price: None, ..now() }, |c| c.price().get(), Box::new(price));

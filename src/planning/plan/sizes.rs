@@ -6,10 +6,14 @@ use super::{Goal, PlanError, PlanNote, Reason, ShardingChoice};
 use habitat_base::units::{Micros, SHORTEST_STEP_US, most};
 use habitat_prediction::memory::Share;
 use habitat_prediction::scale::{Layout, MicroBatch, ModelParallel, ScaleError, ScaledStep, optimizer_step};
-use habitat_prediction::{Estimate, Finding, Fits, MemoryFit, Mode, Prediction, Predictions, Sharding, Workload};
+use habitat_prediction::{
+    Estimate, Finding, Fits, MemoryFit, Mode, Prediction, Predictions, Sharding, Supply, Workload,
+};
 
 /// Maximum number of GPUs for a proposal to shard.
 const MOST_HINTED: u32 = 512;
+/// How many times as fast as data parallel a layout has to be to be worth a change of the program (a choice).
+const REWRITTEN: f64 = 1.5;
 
 /// A batch on each GPU of a configuration, with its optimizer step.
 #[derive(Debug, Clone)]
@@ -24,8 +28,8 @@ pub(super) struct SizedStep {
     pub scaled: ScaledStep,
     /// Training state that the GPUs divide, and its effect on each GPU.
     pub sharding: (Sharding, Option<PlanNote>),
-    /// Whether it is unknown if it fits in memory.
-    pub memory_unknown: bool,
+    /// Note, if it is unknown whether it fits in memory, or if no room is left.
+    pub memory: Option<PlanNote>,
     /// Method of the step time, if the batch is not the profile's.
     pub why: Option<String>,
 }
@@ -34,6 +38,7 @@ pub(super) struct SizedStep {
 struct At<'p> {
     batch: Option<u64>,
     step: Estimate,
+    data: Option<&'p Supply>,
     memory: &'p MemoryFit,
     why: Option<&'p String>,
 }
@@ -80,11 +85,12 @@ pub(super) fn check_model_parallel(predictions: &Predictions, goal: &Goal) -> Re
 /// # Errors
 /// The reason against the profile's batch, if no batch is possible.
 fn sizes(prediction: &Prediction, layout: Layout, workload: &Workload, goal: &Goal) -> Result<Vec<SizedStep>, Refusal> {
-    let own =
-        At { batch: batch_size(workload), step: prediction.planning_step(), memory: &prediction.memory, why: None };
+    let (step, data) = (prediction.planning_step(), prediction.data.as_ref());
+    let own = At { batch: batch_size(workload), step, data, memory: &prediction.memory, why: None };
     let own = own.sized(prediction, layout, workload, goal);
     let others = prediction.at_batches.iter().filter_map(|at| {
-        let at = At { batch: Some(at.batch_size), step: at.step, memory: &at.memory, why: Some(&at.why) };
+        let (batch, data, why) = (Some(at.batch_size), at.data.as_ref(), Some(&at.why));
+        let at = At { batch, step: at.step, data, memory: &at.memory, why };
         at.sized(prediction, layout, workload, goal).ok()
     });
     let others: Vec<SizedStep> = others.collect();
@@ -94,17 +100,26 @@ fn sizes(prediction: &Prediction, layout: Layout, workload: &Workload, goal: &Go
     }
 }
 
-/// Steps on the GPUs of a layout with the goal's global batch, and with a free one; the flag marks the latter.
+/// Steps on the GPUs of a layout with the goal's global batch, and with that of another goal and its flag.
 pub(super) fn sized_steps(
     prediction: &Prediction,
     layout: Layout,
     predictions: &Predictions,
-    (goal, freed): (&Goal, Option<&Goal>),
+    (goal, other): (&Goal, Option<&(Goal, bool)>),
 ) -> Result<Vec<(SizedStep, bool)>, Refusal> {
     let of = |goal| fastest(prediction, layout, predictions, goal);
     let kept = of(goal);
-    let is_kept = |step: &SizedStep| step.global_batch(&layout) == goal.global_batch;
-    let other = freed.map(of).into_iter().flatten().flatten().filter(|step| !is_kept(step)).map(|step| (step, true));
+    let same = |one: &SizedStep, other: &SizedStep| {
+        (one.batch_size, one.accumulation) == (other.batch_size, other.accumulation)
+    };
+    let is_kept = |step: &SizedStep| {
+        let is_goal = goal.global_batch.is_some() && step.global_batch(&layout) == goal.global_batch;
+        is_goal || kept.iter().flatten().any(|one| same(one, step))
+    };
+    let other = other.map(|(other, is_other)| (of(other), *is_other));
+    let other = other.into_iter().flat_map(|(found, is_other)| {
+        found.into_iter().flatten().filter(|step| !is_kept(step)).map(move |step| (step, is_other))
+    });
     let other: Vec<_> = other.collect();
     match kept {
         Err(reason) if other.is_empty() => Err(reason),
@@ -112,7 +127,8 @@ pub(super) fn sized_steps(
     }
 }
 
-/// Steps of the goal's layout; with a search, those of the fastest layouts within memory.
+/// Steps of the goal's layout; with a search, those of the fastest layouts within memory. A program has to be written for
+/// a layout, so one counts only if it is [`REWRITTEN`] times as fast as data parallel alone.
 fn fastest(
     prediction: &Prediction,
     layout: Layout,
@@ -128,7 +144,9 @@ fn fastest(
     let goal = &Goal { sharding: layouts::sharding(goal), ..goal.clone() };
     let tried = others.into_iter().map(|parallel| Layout { parallel, ..layout });
     let found = tried.filter_map(|layout| sizes(prediction, layout, workload, goal).ok());
-    let found: Vec<SizedStep> = own.iter().flatten().cloned().chain(found.flatten()).collect();
+    let plain = own.iter().flatten().map(|step| step.rates(&layout)[0]).fold(0.0, f64::max);
+    let found = found.flatten().filter(|step| step.rates(&layout)[0] > REWRITTEN * plain);
+    let found: Vec<SizedStep> = own.iter().flatten().cloned().chain(found).collect();
     if found.is_empty() { own } else { Ok(undominated(found, &layout)) }
 }
 
@@ -187,8 +205,14 @@ impl At<'_> {
         let batches = accumulation(goal.global_batch, self.batch, runners);
         // Without a number of batches, assume the maximum that a stage keeps.
         let most = batches.as_ref().copied().unwrap_or(2 * u64::from(layout.parallel.pipeline));
-        let share = Share::new(&layout, most, prediction.transformer.as_ref(), workload.parameter_count);
+        let share = Share::new(
+            &layout,
+            [self.batch.unwrap_or(1), most],
+            prediction.transformer.as_ref(),
+            workload.parameter_count,
+        );
         let (sharding, memory) = self.fitting(prediction, &share, workload, goal)?;
+        let note = memory_note(&memory);
         let (single, gpu) = (&self.step, &prediction.gpu);
         if single.range.mid.get() < SHORTEST_STEP_US {
             return Err((Reason::NoDuration { gpu: gpu.slug.clone() }, None));
@@ -199,9 +223,8 @@ impl At<'_> {
         }
         let layout = Layout { sharding, ..layout };
         let model = prediction.transformer.as_ref();
-        let one = MicroBatch { step: single, update: prediction.update(), batch: self.batch, model };
-        let factor = goal.assumptions.scaling_factor;
-        let scaled = optimizer_step(&one, gpu, &layout, workload, factor, batches)
+        let one = MicroBatch { step: single, update: prediction.update(), batch: self.batch, model, data: self.data };
+        let scaled = optimizer_step(&one, gpu, &layout, workload, goal.assumptions.factors(), batches)
             .map_err(|error| (Reason::NotScalable { gpus, why: error.to_string() }, None))?;
         let divided = (sharding != Sharding::None || !layout.parallel.is_none()).then(|| {
             if !layout.parallel.is_none() {
@@ -218,7 +241,7 @@ impl At<'_> {
             accumulation: batches,
             scaled,
             sharding: (sharding, divided),
-            memory_unknown: memory.fits == Fits::Unknown,
+            memory: note,
             why: self.why.cloned(),
         })
     }
@@ -260,6 +283,19 @@ impl At<'_> {
             fitting_sharding: with_sharding(self.memory, most, share),
         };
         Err((reason, Some(needed / memory.usable)))
+    }
+}
+
+/// Mean error of the memory that `nvidia-smi` shows, as a share of it (`habitat-lab evaluate hosts`, docs/accuracy.md).
+const MEMORY_ERROR: f64 = 0.056;
+
+/// Note if it is unknown whether a step fits, or if it leaves less room than such a figure is usually off by.
+fn memory_note(memory: &MemoryFit) -> Option<PlanNote> {
+    let needed = memory.at_most.or(memory.needed).unwrap_or_default();
+    match memory.fits {
+        Fits::Unknown => Some(PlanNote::MemoryUnknown),
+        _ if needed.get() * (1.0 + MEMORY_ERROR) <= memory.usable.get() => None,
+        _ => Some(PlanNote::NoRoom { needed_bytes: needed, usable_bytes: memory.usable }),
     }
 }
 

@@ -1,9 +1,9 @@
 //! Cost of losing machines: spot machines that are taken away, and failures of large jobs.
 //!
-//! Parameters are λ losses per hour (λ of one machine by its GPUs, times the machines, since a job stops when any of
-//! them is lost), a checkpoint of ω hours every κ hours, ρ hours to restart, and δ unbilled hours of waiting after each
-//! loss. Expected per useful hour: billed β = (1 + ω/κ)·(1 + λ(κ/2 + ρ)), elapsed ε = β + λδ, assuming that half an
-//! interval of work is lost.
+//! Parameters are λ losses per hour (λ of one machine depends on its GPUs; it is multiplied by the machines, because a
+//! job stops when any of them is lost), a checkpoint of ω hours every κ hours, ρ hours to restart, and δ unbilled hours
+//! of waiting after each loss. Expected per useful hour: billed β = (1 + ω/κ)·(1 + λ(κ/2 + ρ)), elapsed ε = β + λδ,
+//! assuming that half an interval of work is lost.
 //!
 //! At the required confidence, `run` hours of running allow for L = a + b·λ·run losses, each with a full interval κ + ρ
 //! and k·δ of waiting. At 95 %, a = 2 and b = 1.5 are about the Poisson quantile for few losses and above it for many,
@@ -228,8 +228,8 @@ mod tests {
         assert_eq!((losses.billed(), losses.elapsed(), losses.allowance()), (1.0, 1.0, (0.0, 0.0)));
     }
 
-    /// 1,024 GPUs fail every 48.8 hours. With a minute for a checkpoint, one every √(2/60 · 48.8) = 1.28 hours loses the
-    /// least: 1/60 in 1.28 to write them, and 0.0205 · (0.64 + 0.2) repeated.
+    /// 1,024 GPUs fail every 48.8 hours. With a minute for a checkpoint, one every √(2/60 · 48.8) = 1.28 hours loses
+    /// the least: 1/60 in 1.28 to write them, and 0.0205 · (0.64 + 0.2) repeated.
     #[test]
     fn failures_of_many_gpus_by_hand() {
         let of = |gpus, assumptions: &Assumptions| {

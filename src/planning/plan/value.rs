@@ -4,7 +4,7 @@ use crate::pricing::{Offer, PriceBook, Tier};
 use habitat_base::units::{OpenRange, UsdPerHour};
 use habitat_prediction::Prediction;
 
-/// The cheapest offer of a kind of GPU, with its price per GPU and samples per dollar.
+/// The offer of a kind of GPU that costs least to rent, with its price per GPU and samples per dollar.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Value<'a> {
     /// The offer.
@@ -15,7 +15,8 @@ pub struct Value<'a> {
     pub samples_per_usd: Option<OpenRange<f64>>,
 }
 
-/// Finds the cheapest usable on-demand offer for the prediction's GPU, by price per GPU; `None` if there is none.
+/// Finds the usable on-demand offer for the prediction's GPU that costs least to rent, which is the smallest machine;
+/// `None` if there is none. A larger machine may cost less per GPU, but who needs one GPU cannot rent it at that price.
 ///
 /// Excludes spot prices, which are misleading without losses, restarts and checkpoints; a plan accounts for these. It
 /// also accounts for communication between the GPUs of an offer, which this price per GPU ignores.
@@ -37,7 +38,7 @@ fn cheapest<'a>(prediction: &Prediction, prices: &'a PriceBook, takes: impl Fn(&
             offer.gpu.as_ref() == Some(&prediction.gpu.slug) && offer.unusable.is_none() && offer.gpu_count > 0
         })
         .filter(|offer| offer.tier == Tier::OnDemand && takes(offer))
-        .min_by(|a, b| per_gpu(a).total_cmp(&per_gpu(b)).then_with(|| a.id.cmp(&b.id)))?;
+        .min_by(|a, b| a.price.total_cmp(&b.price).then_with(|| a.id.cmp(&b.id)))?;
     let price_per_gpu = per_gpu(offer);
     let samples_per_usd = prediction
         .throughput

@@ -27,8 +27,10 @@ const LEAST_SPOT: f64 = 1.0 / 6.0;
 /// A price is in doubt if the median of the others is this many times as high, or if it is this many times the highest
 /// of the others. Large clouds charge three to four times the price of small ones for the same GPU.
 const FAR: f64 = 3.0;
-/// Minimum number of other providers for this comparison.
-const OTHERS: usize = 2;
+/// Number of other providers below which their prices say little about a usual one: two may differ by three times.
+const MANY: usize = 4;
+/// The same with fewer others, but at least two.
+const FAR_FROM_FEW: f64 = 10.0;
 
 /// Evaluates each price relative to the others on a day.
 pub(super) fn evaluate(offers: &mut [Arc<Offer>], day: Option<Date>) {
@@ -39,14 +41,18 @@ pub(super) fn evaluate(offers: &mut [Arc<Offer>], day: Option<Date>) {
         let age_days = offer.as_of.zip(day).map(|(date, day)| (day - date).get_days().max(0));
         let oldest = keeps_days(&offer.provider, offer.tier);
         let list = on_demand.get(&machine(offer)).filter(|list| offer.tier == Tier::Spot && **list > 0.0);
+        let since =
+            offer.until.filter(|until| day.is_some_and(|day| day > *until)).and_then(|until| until.tomorrow().ok());
+        let superseded = since.map(|since| Doubt::Superseded { since });
         if offer.held.is_some() || offer.tier == Tier::Owned {
             // An own machine or a contract cannot be compared with the prices of others.
-            offer.trust = Trust { age_days, doubts: Vec::new(), ..offer.trust };
+            offer.trust = Trust { age_days, doubts: superseded.into_iter().collect(), ..offer.trust };
             continue;
         }
         let doubts = [
             offer.as_of.is_none().then_some(Doubt::NoDate),
             age_days.filter(|days| *days > oldest).map(|days| Doubt::Old { days }),
+            superseded,
             (offer.trust.market == Market::PeerToPeer).then_some(Doubt::PeerToPeer),
             list.map(|list| offer.price.get() / list)
                 .filter(|share| *share < LEAST_SPOT)
@@ -101,7 +107,8 @@ impl Others {
         let count = others.len();
         let dearest = others.iter().copied().fold(0.0, f64::max);
         let times = price / median(&mut others)?;
-        let is_far = count >= OTHERS && (times < 1.0 / FAR || price > dearest * FAR);
+        let far = if count >= MANY { FAR } else { FAR_FROM_FEW };
+        let is_far = count > 1 && (times < 1.0 / far || price > dearest * far);
         is_far.then_some(Doubt::FarOff { times, others: count })
     }
 }
@@ -161,6 +168,29 @@ mod tests {
     }
 
     #[test]
+    fn a_price_is_in_doubt_after_its_end() {
+        let on = |until: &str, place| {
+            trust(offers("aws", 3.0, &format!("as_of = \"2026-11-01\"\nuntil = \"{until}\"")), place)
+        };
+        // Planned with on 22 November: the last day still counts.
+        assert_eq!((on("2026-11-22", 0).doubts, on("2026-11-23", 0).is_firm()), (Vec::new(), true));
+        let ended = on("2026-11-21", 0);
+        assert_eq!((ended.is_firm(), ended.doubts), (false, vec![Doubt::Superseded { since: date(2026, 11, 22) }]));
+        // Without a day of planning, all lists still apply.
+        let rest = "as_of = \"2026-11-01\"\nuntil = \"2026-11-15\"";
+        assert!(PriceBook::new(offers("aws", 3.0, rest)).offers()[0].trust.is_firm());
+        // The user is believed about the end of an own price, as about the price.
+        let own = |rest: &str| {
+            let own = offers("aws", 3.0, rest).into_iter().map(|mut offer| {
+                offer.trust.is_own = true;
+                offer
+            });
+            trust(own, 0).is_firm()
+        };
+        assert_eq!((own(""), own("until = \"2026-11-21\"")), (true, false));
+    }
+
+    #[test]
     fn hosts_of_a_peer_to_peer_market_are_marked() {
         let host = trust(offers("vast", 3.0, "market = \"peer-to-peer\"\nas_of = \"2026-11-20\""), 0);
         assert_eq!((host.market, host.doubts), (Market::PeerToPeer, vec![Doubt::PeerToPeer]));
@@ -177,13 +207,18 @@ mod tests {
     #[test]
     fn a_price_far_from_the_others_of_the_same_gpu_is_doubted() {
         let fresh = "as_of = \"2026-11-20\"";
-        let book = |own: f64| {
-            let others = [("a", 3.0), ("b", 4.0), ("c", 5.0)];
-            let others = others.into_iter().flat_map(|(who, price)| offers(who, price, fresh));
+        let among = |own: f64, others: &[(&str, f64)]| {
+            let others = others.iter().flat_map(|(who, price)| offers(who, *price, fresh));
             trust(offers("own", own, fresh).into_iter().chain(others), 0)
         };
-        assert_eq!(book(0.4).doubts, [Doubt::FarOff { times: 0.1, others: 3 }]);
-        assert_eq!(book(16.0).doubts, [Doubt::FarOff { times: 4.0, others: 3 }]);
+        let book = |own: f64| among(own, &[("a", 3.0), ("b", 4.0), ("c", 4.0), ("d", 5.0)]);
+        assert_eq!(book(0.4).doubts, [Doubt::FarOff { times: 0.1, others: 4 }]);
+        assert_eq!(book(16.0).doubts, [Doubt::FarOff { times: 4.0, others: 4 }]);
+        // Two or three others are too few to compare with, unless the price cannot be right.
+        let few = |own: f64| among(own, &[("a", 2.95), ("b", 2.95), ("c", 3.06)]).doubts;
+        assert_eq!((few(0.79), few(10.0)), (Vec::new(), Vec::new()));
+        assert!(matches!(few(0.2)[..], [Doubt::FarOff { others: 3, .. }]), "{:?}", few(0.2));
+        assert!(matches!(few(40.0)[..], [Doubt::FarOff { others: 3, .. }]), "{:?}", few(40.0));
         // A large cloud may charge three times the median, but not three times the highest price.
         assert_eq!((book(1.4).doubts, book(14.9).doubts), (Vec::new(), Vec::new()));
         // With only one other price, either of the two may be far off.

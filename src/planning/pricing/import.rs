@@ -262,6 +262,7 @@ fn snapshot(provider: &str, listed: Vec<Listed>, origin: Origin<'_>, mut counts:
             recalled: Vec::new(),
             pue: None,
             kg_co2_per_kwh: None,
+            until: None,
             offers,
         },
         counts,
@@ -307,6 +308,7 @@ impl Listed {
             gpu_memory_gib: nominal,
             vcpus: self.vcpus,
             host_memory_gib: self.host_memory_gib,
+            machines: None,
             network_gbit_per_second: None,
             on_demand: price(self.on_demand),
             spot: price(spot),
@@ -322,6 +324,7 @@ impl Listed {
             suspect: self.suspect.map(str::to_owned),
             note: joined([self.note, origin.remark()]),
             as_of: origin.as_of,
+            until: None,
             source: text::clean(origin.source, WIDTH),
         }
     }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::held::Held;
 use super::tier::Tier;
-use super::trust::Trust;
+use super::trust::{Market, Trust};
 use habitat_base::units::{Bytes, GpuSlug, UsdPerHour};
 
 /// A priced offer: one tier of one instance type in one region.
@@ -30,6 +30,10 @@ pub struct Offer {
     pub gpu: Option<GpuSlug>,
     /// GPUs of one machine.
     pub gpu_count: u32,
+    /// Number of machines; `None` if the price list does not have it.
+    pub machines: Option<u32>,
+    /// Machine whose GPUs several offers share; `None` = the machine is whole.
+    pub share_of: Option<ShareOf>,
     /// Memory of one GPU, nominal.
     pub gpu_memory: Option<Bytes>,
     /// Virtual CPUs of the host.
@@ -46,6 +50,8 @@ pub struct Offer {
     pub term_hours: Option<u32>,
     /// Date of the snapshot; `None` if the source has none.
     pub as_of: Option<Date>,
+    /// Last day on which the price applies; `None` if no end is known.
+    pub until: Option<Date>,
     /// Trustworthiness of the price.
     pub trust: Trust,
     /// Cost of a machine that the user already has.
@@ -56,6 +62,15 @@ pub struct Offer {
     pub unusable: Option<Unusable>,
     /// Remarks.
     pub note: Option<String>,
+}
+
+/// A machine whose GPUs several offers share, each with some of them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ShareOf {
+    /// The offer with all its GPUs.
+    pub machine: OfferId,
+    /// All its GPUs.
+    pub gpus: u32,
 }
 
 /// Why a price cannot be used in a plan.
@@ -85,6 +100,13 @@ impl Offer {
     /// Whether it is an own machine that no price file describes ([`OWN_PLACE`]).
     pub fn is_at_own_place(&self) -> bool {
         [self.provider.as_str(), self.region.as_str()] == OWN_PLACE
+    }
+
+    /// Number of machines that one job can have; `None` if it is unlimited. An own machine and a marketplace host are
+    /// one machine unless the price list has more.
+    pub fn most_machines(&self) -> Option<u32> {
+        let is_one = matches!(self.tier, Tier::Owned | Tier::Reserved) || self.trust.market == Market::PeerToPeer;
+        self.machines.or(is_one.then_some(1))
     }
 
     /// Location of the region in plain words; `None` if unknown.

@@ -7,9 +7,10 @@
 //! egress_usd_per_gb = 0.09        # for data that leave the provider; omit if unknown
 //! egress_other_region_usd_per_gb = 0.02 # for data that go to another region of the provider; likewise
 //! storage_usd_per_gb_month = 0.08 # for stored data, per month of 730 hours; likewise
-//! recalled = ["egress"]           # those of billing, egress and storage that are from memory, not from a source
+//! recalled = ["egress"]           # those of billing, egress and storage that were entered without a source
 //! pue = 1.15                      # power of its data centres relative to that of the machines; likewise
 //! kg_co2_per_kwh = 0.3            # of its electricity; omit to use that of the region
+//! until = "2026-12-31"             # last day of this list's prices, if a newer one is announced; omit if unknown
 //! complete = true                 # in a user's file: removes all shipped offers of this provider
 //!
 //! [[offer]]
@@ -18,6 +19,7 @@
 //! gpu_name = "A10G"
 //! gpu = "a10g"                    # slug in the catalog; omit if the board is unknown
 //! gpu_count = 1
+//! machines = 2                    # how many of an own machine one job can have (default 1)
 //! gpu_memory_gib = 24
 //! vcpus = 4
 //! host_memory_gib = 16
@@ -30,6 +32,7 @@
 //! suspect = "..."                 # reason to doubt the price; plans do not use such an offer
 //! note = "..."
 //! as_of = "2026-07-20"            # omit if the source has no date
+//! until = "2026-12-31"            # last day of this price; omit to use that of the list
 //! source = "repository:path@commit"
 //! ```
 
@@ -80,7 +83,7 @@ pub struct Snapshot {
     /// US dollars per GB of stored data per month of 730 hours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage_usd_per_gb_month: Option<f64>,
-    /// Those of the keys above that are from memory rather than from a source.
+    /// Those of the keys above that were entered without a source.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub recalled: Vec<Recalled>,
     /// Power of its data centres relative to that of the machines (PUE), 1 or more.
@@ -89,6 +92,9 @@ pub struct Snapshot {
     /// Kilograms of CO2e per kWh of its electricity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kg_co2_per_kwh: Option<f64>,
+    /// Last day of these prices, if a newer list follows. An offer that is dated later has a price of the newer list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Date>,
     /// Offers; empty if the file has terms only.
     #[serde(default, rename = "offer")]
     pub offers: Vec<Row>,
@@ -122,6 +128,9 @@ pub struct Row {
     pub gpu: Option<GpuSlug>,
     /// GPUs of the whole offer.
     pub gpu_count: u32,
+    /// Number of such machines that one job can have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machines: Option<u32>,
     /// Memory of one GPU, nominal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_memory_gib: Option<f64>,
@@ -178,6 +187,9 @@ pub struct Row {
     /// Date of the snapshot, as `2026-07-20`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub as_of: Option<Date>,
+    /// Last day on which the price applies; absent to use that of the file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Date>,
     /// Source of the price.
     pub source: String,
 }
@@ -268,7 +280,9 @@ impl Snapshot {
             let rented = rented
                 .into_iter()
                 .filter_map(|(tier, price)| Some(Tiered { tier, price: price?, held: None, term_hours: None }));
-            rented.chain(tiered).map(|tiered| row.offer(&self.provider, tiered))
+            let of_list = self.until.filter(|until| row.as_of.is_none_or(|as_of| as_of <= *until));
+            let offers = rented.chain(tiered).map(|tiered| row.offer(&self.provider, tiered));
+            offers.map(move |offer| Offer { until: offer.until.or(of_list), ..offer })
         })
     }
 }
@@ -291,6 +305,11 @@ impl Row {
                 return Err(format!("{key}: 0 is not a valid price; remove the key if it is not offered"));
             }
         }
+        if let Some((until, as_of)) = self.until.zip(self.as_of).filter(|(until, as_of)| until < as_of) {
+            return Err(format!(
+                "until: {until} is before as_of, {as_of}; set the last day on which the price applies"
+            ));
+        }
         let has_tier = held::read(self)?.is_some();
         if self.on_demand.is_none() && self.spot.is_none() && !has_tier {
             return Err("on_demand_usd_per_hour and spot_usd_per_hour: both missing; set at least one".to_owned());
@@ -300,6 +319,12 @@ impl Row {
         }
         if self.gpu_count > most::GPUS {
             return Err(format!("gpu_count: {}; at most {} is allowed", self.gpu_count, most::GPUS));
+        }
+        if let Some(machines) = self.machines.filter(|machines| !(1..=most::GPUS).contains(machines)) {
+            return Err(format!(
+                "machines: {machines}; use a number from 1 to {} (remove the key if unlimited)",
+                most::GPUS
+            ));
         }
         for (key, size, most) in [
             ("gpu_memory_gib", self.gpu_memory_gib, MOST_SIZE),
@@ -343,6 +368,8 @@ impl Row {
             gpu_name: self.gpu_name.clone().unwrap_or_else(|| "no GPU".to_owned()),
             gpu: self.gpu.clone(),
             gpu_count: self.gpu_count,
+            machines: self.machines,
+            share_of: None,
             gpu_memory: gib(self.gpu_memory_gib),
             vcpus: self.vcpus,
             host_memory: gib(self.host_memory_gib),
@@ -350,6 +377,7 @@ impl Row {
             tier,
             price,
             as_of: self.as_of,
+            until: self.until,
             trust: Trust::new(self.market),
             held,
             term_hours,

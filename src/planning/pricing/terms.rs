@@ -16,11 +16,11 @@ pub struct Terms {
     pub egress_usd_per_gb: Option<f64>,
     /// US dollars per GB of data that goes to another region of the provider; `None` if unknown.
     pub egress_other_region_usd_per_gb: Option<f64>,
-    /// Whether the price of egress is from memory rather than from a source.
+    /// Whether the price of egress was entered without a source.
     pub egress_is_recalled: bool,
     /// US dollars per GB of stored data per month; `None` if unknown.
     pub storage_usd_per_gb_month: Option<f64>,
-    /// Whether the price of storage is from memory rather than from a source.
+    /// Whether the price of storage was entered without a source.
     pub storage_is_recalled: bool,
     /// PUE of its data centres, 1 or more; `None` if unknown.
     pub pue: Option<f64>,

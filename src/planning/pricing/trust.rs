@@ -1,6 +1,7 @@
 //! Trustworthiness of a price: its age on the day of planning, its kind of market, and reasons to doubt it. Every
 //! display of a price also shows it.
 
+use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
 
 /// Seller of the machine time.
@@ -33,7 +34,7 @@ pub struct Trust {
     pub market: Market,
     /// Reasons to doubt the price.
     pub doubts: Vec<Doubt>,
-    /// Whether the user entered it in a price file. Doubts about it are shown, but it is used.
+    /// Whether the user entered it in a price file. Doubts about it are shown, but it is used until it ends.
     pub is_own: bool,
 }
 
@@ -43,9 +44,14 @@ impl Trust {
         Self { market, ..Self::default() }
     }
 
-    /// Whether it is a provider's own price without doubts, or one that the user entered.
+    /// Whether it is a provider's own price without doubts, or one that the user entered and that has not ended.
     pub fn is_firm(&self) -> bool {
-        self.market == Market::Provider && (self.is_own || self.doubts.is_empty())
+        self.market == Market::Provider && self.counted().next().is_none()
+    }
+
+    /// Doubts that count: all, but of a price that the user entered only its end.
+    pub fn counted(&self) -> impl Iterator<Item = &Doubt> {
+        self.doubts.iter().filter(|doubt| !self.is_own || matches!(doubt, Doubt::Superseded { .. }))
     }
 }
 
@@ -60,6 +66,11 @@ pub enum Doubt {
     Old {
         /// Age in days.
         days: i32,
+    },
+    /// The price has ended: a newer price list applies.
+    Superseded {
+        /// First day of the newer list.
+        since: Date,
     },
     /// A marketplace host set the price.
     PeerToPeer,

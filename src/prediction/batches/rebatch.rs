@@ -20,7 +20,11 @@ pub enum RebatchError {
     #[error("unknown batch size; pass --batch-size")]
     Unknown,
     /// Recorded at batch 1, and every extent is a multiple of 1.
-    #[error("recorded at batch size 1: the batch dimension cannot be found in the shapes; record at 2 or more")]
+    #[error(
+        "recorded at batch size 1: the batch dimension cannot be found in the shapes. Record at 2 or more, or trace \
+         several sizes (`habitat-tui trace-shapes … --batch-sizes 1,2,4`) and pass their files: `habitat-tui batches \
+         FILE FILE`"
+    )]
     One,
     /// Batch size 0.
     #[error("batch size 0; a step has at least one sample")]
@@ -68,7 +72,7 @@ pub fn rebatch(profile: &Profile, batch: u64) -> Result<Rebatched, RebatchError>
         }
         let changed = (&before.inputs, &before.outputs) != (&operation.inputs, &operation.outputs);
         if changed {
-            operation.device_time = None;
+            (operation.device_time, operation.cpu_time) = (None, None);
             operation.kernels.clear();
         }
         scaled.push(changed);
@@ -329,6 +333,7 @@ mod tests {
         assert!(matches!(rebatch(&profile, 8), Err(RebatchError::NotFound(_, 7919))));
         profile.workload.batch_size = Some(1);
         assert_eq!(rebatch(&profile, 8), Err(RebatchError::One));
+        assert!(RebatchError::One.to_string().contains("trace-shapes … --batch-sizes 1,2,4"));
         profile.workload.batch_size = None;
         assert_eq!(rebatch(&profile, 8), Err(RebatchError::Unknown));
     }

@@ -6,12 +6,12 @@ use super::error::SweepError;
 use super::rebatch::{Rebatched, rebatch};
 use crate::choice::predict;
 use crate::error::PredictError;
-use crate::estimate::{Estimate, StepTime};
+use crate::estimate::Estimate;
 use crate::finding::Finding;
 use crate::method::Method;
 use crate::options::Options;
-use crate::pace::loads;
 use crate::predictions::Prediction;
+use crate::supply::Supply;
 use habitat_base::units::{Micros, Range};
 use habitat_step::catalog::Catalog;
 use habitat_step::profile::Profile;
@@ -25,8 +25,8 @@ const BY_SHAPES: [f64; 2] = [0.08, 0.11];
 /// Shape-based predictions at another batch size and at the recorded one.
 pub struct ScaledShapes {
     scaled: Rebatched,
-    /// Factor on the wait for the host: with a data loader, it grows with the number of samples.
-    waiting: f64,
+    /// Factor on the time that loading the data takes.
+    samples: f64,
     /// Predictions from shapes at the recorded batch size, by GPU.
     before: Rc<ShapesAlone>,
     /// Predictions from shapes at the other batch size, by GPU.
@@ -80,14 +80,15 @@ impl ScaledShapes {
             Some(before) => before.clone(),
             None => before.insert(Rc::new(ShapesAlone::of(profile, catalog, options)?)).clone(),
         };
-        let recorded = profile.workload.batch_size.filter(|_| loads(profile));
-        let waiting = recorded.map_or(1.0, |recorded| batch as f64 / recorded as f64);
+        let recorded = profile.workload.batch_size.filter(|recorded| *recorded > 0);
+        let samples = recorded.map_or(1.0, |recorded| batch as f64 / recorded as f64);
         let after = ShapesAlone::of(&scaled.profile, catalog, options)?;
-        Ok(Self { scaled, waiting, before, after })
+        Ok(Self { scaled, samples, before, after })
     }
 
-    /// Step on GPU number `index`, from its prediction at the recorded batch size.
-    pub fn step(&self, index: usize, recorded: &Prediction) -> Estimate {
+    /// Step on GPU number `index` with the loading of its data, from its prediction at the recorded batch size. The wait
+    /// for launches stays; that for data grows with the samples.
+    pub fn step(&self, index: usize, recorded: &Prediction) -> (Estimate, Option<Supply>) {
         let ((_, before), (after_method, after)) = (&self.before.0[index], &self.after.0[index]);
         let (mut was, mut becomes) = (0.0, 0.0);
         for ((of, before), after) in recorded.operations.iter().zip(before).zip(after) {
@@ -101,14 +102,10 @@ impl ScaledShapes {
             becomes += time * ratio;
         }
         let step = recorded.step.as_estimate();
-        let idle = match &recorded.step {
-            StepTime::Measured { .. } => recorded.host_idle,
-            StepTime::Predicted(_) => recorded.host_idle.min(step.range.mid),
-        };
-        let device = step.range.mid.checked_sub(idle).unwrap_or_default();
+        let waits = recorded.host_idle.min(step.range.mid);
+        let idle = waits.checked_sub(recorded.data_wait()).unwrap_or_default();
+        let device = step.range.mid.checked_sub(waits).unwrap_or_default();
         let ratio = if was > 0.0 { becomes / was } else { 1.0 };
-        let mid = device * ratio + idle * self.waiting;
-        let (low, high) = (step.range.low / step.range.mid, step.range.high / step.range.mid);
         let corrected = after_method.facts().and_then(|facts| facts.corrected);
         let method = match (step.method, *after_method) {
             (recorded, of_shapes) if recorded == of_shapes => recorded,
@@ -117,7 +114,15 @@ impl ScaledShapes {
             }
             _ => Method::Mixed,
         };
-        Estimate { range: Range { low: mid * low, mid, high: mid * high }, method }
+        let mid = device * ratio + idle;
+        let over = |range: Range<Micros>| Range { low: range.low / range.mid, mid: 1.0, high: range.high / range.mid };
+        let times = |ends: Range<f64>, mid: Micros| Range { low: mid * ends.low, mid, high: mid * ends.high };
+        let Some(data) = recorded.data else {
+            return (Estimate { range: times(over(step.range), mid), method }, None);
+        };
+        let ends = if recorded.step.is_measured() { over(step.range) } else { over(data.alone.range) };
+        let data = data.at(Estimate { range: times(ends, mid), method }, self.samples, ratio);
+        (data.step(), Some(data))
     }
 
     /// Note on the operations in which no batch dimension was found.

@@ -94,6 +94,7 @@ pub fn add_sizes(predictions: &mut Predictions, sweep: &Sweep) {
                 AtBatch {
                     batch_size: row.batch,
                     step: row.step,
+                    data: row.data,
                     memory: memory.clone(),
                     why: format!("batch {} instead of the recorded {recorded}: {how}", row.batch),
                 }

@@ -2,8 +2,8 @@
 //!
 //! With profiles at two or more batch sizes, a [`BatchCurve`] goes through the steps of each GPU: measured ones on the
 //! recording GPU, predicted ones elsewhere. With one profile, its shapes are scaled ([`rebatch`]): each operation's
-//! time at the recorded batch is multiplied by the ratio of the two predictions from shapes. The wait for the host
-//! stays.
+//! time at the recorded batch is multiplied by the ratio of the two predictions from shapes. The wait for launches
+//! stays, loading takes as long for each sample.
 
 use std::rc::Rc;
 
@@ -23,6 +23,7 @@ use crate::origin::origin;
 use crate::precision::Change;
 use crate::predictions::Prediction;
 use crate::rate::Rates;
+use crate::supply::Supply;
 use habitat_base::regress::line::{Line, Point};
 use habitat_base::units::{Micros, OpenRange, SamplesPerSecond, most};
 use habitat_step::catalog::{Catalog, GpuSpec};
@@ -87,6 +88,8 @@ pub struct SweepRow {
     pub batch: u64,
     /// Step time; its method shows whether it was recorded on this GPU.
     pub step: Estimate,
+    /// Loading of its data, as in [`Prediction::data`]; `None` on a line through steps, which include their waits.
+    pub data: Option<Supply>,
     /// The 90 % range.
     pub wide: [Micros; 2],
     /// Samples per second; `None` if the step takes no time.
@@ -266,7 +269,11 @@ fn other_operations(profiles: &[(u64, &Profile)]) -> Option<Finding> {
     (differing > 0).then_some(Finding::UnlikeOperators { operators: differing, batches: [batch, first.0] })
 }
 
+/// Device time within a step; `None` if unknown, or if the step waits for data, which take longer for more samples.
 fn busy(prediction: &Prediction, profile: &Profile) -> Option<Micros> {
+    if prediction.data_wait().get() > 0.0 {
+        return None;
+    }
     if prediction.step.is_measured() {
         return profile.step.as_ref().and_then(|step| step.device_busy);
     }
@@ -294,7 +301,7 @@ fn by_line(
         .iter()
         .map(|&batch| {
             let at = curve.at(batch);
-            row(batch, at.time, at.wide, first)
+            row(batch, (at.time, None), at.wide, first)
         })
         .collect();
     let mut notes = curve.notes(wanted);
@@ -349,20 +356,23 @@ fn families(predictions: &[(u64, &Prediction)], profiles: &[(u64, &Profile)]) ->
     lines
 }
 
-fn row(batch: u64, step: Estimate, wide: [Micros; 2], prediction: &Prediction) -> SweepRow {
-    SweepRow { batch, step, wide, throughput: step.throughput(batch), memory: prediction.memory.clone() }
+fn row(batch: u64, (step, data): (Estimate, Option<Supply>), wide: [Micros; 2], prediction: &Prediction) -> SweepRow {
+    SweepRow { batch, step, data, wide, throughput: step.throughput(batch), memory: prediction.memory.clone() }
 }
 
 /// Steps at one batch size on each GPU; `shapes` is `None` at the recorded size.
 fn rows_by_shapes(recorded: &[Prediction], shapes: Option<&ScaledShapes>, batch: u64, to: u64) -> Vec<SweepRow> {
     let rows = recorded.iter().enumerate().map(|(index, recorded)| {
-        let (step, wide) = if let Some(shapes) = shapes {
-            with_scaling_range(&shapes.step(index, recorded), batch, to)
-        } else {
+        let Some(shapes) = shapes else {
             let step = recorded.step.as_estimate();
-            (step, [step.range.low, step.range.high])
+            return row(to, (step, recorded.data), [step.range.low, step.range.high], recorded);
         };
-        row(to, step, wide, recorded)
+        let (step, data) = shapes.step(index, recorded);
+        let (step, wide) = with_scaling_range(&step, batch, to);
+        let data = data.map(|data| Supply { alone: with_scaling_range(&data.alone, batch, to).0, ..data });
+        let step = data.map_or(step, |data| data.step());
+        let wide = [wide[0].min(step.range.low), wide[1].max(step.range.high)];
+        row(to, (step, data), wide, recorded)
     });
     rows.collect()
 }

@@ -118,6 +118,7 @@ fn one(
         shares: vec![MethodShare { method: Method::BlackBox, device_time: time.range.mid, share: 1.0 }],
         step: StepTime::Predicted(time),
         host_idle: Micros::ZERO,
+        device: time.range.mid,
         ..small.clone()
     })
 }

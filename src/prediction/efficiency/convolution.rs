@@ -55,11 +55,17 @@ fn depthwise(
         (DepthwiseKernel::NativeTaps, if is_native { size } else { 0.0 }),
     ] {
         terms.compute(Term::DepthwiseKernel(kernel), amount);
-        if let Some(gradient) = gradient {
+        if let Some(gradient) = gradient.filter(|gradient| differs(*gradient, kernel)) {
             terms.compute(Term::DepthwiseKernelGradient(gradient, kernel), amount);
         }
     }
     Demand { flops: elements, units: Units::Cycles, ..plain(terms, 0.0) }
+}
+
+/// Whether a gradient depends on a kernel in another way than the forward pass.
+const fn differs(gradient: Gradient, kernel: DepthwiseKernel) -> bool {
+    use DepthwiseKernel::{NativeTaps, NoKernel, Taps};
+    matches!(kernel, NoKernel) || matches!(kernel, Taps | NativeTaps) == matches!(gradient, Gradient::Data)
 }
 
 /// Parts of a convolution, or of one gradient.
@@ -93,21 +99,18 @@ pub(super) fn convolution(
     }
     if is_first && kind != ConvolutionKind::Dense {
         both.push(Term::KindChannelsFirst(kind));
+        let gradient = gradient.filter(|_| kind != ConvolutionKind::Thin);
         both.extend(gradient.map(|gradient| Term::GradientChannelsFirst(kind, gradient)));
     }
     let mut terms = Terms::of(both);
     let strided = out_places < 0.6 * in_places;
     if let Some(arithmetic) = arithmetic {
-        terms.compute(Term::ConvolutionArithmetic(arithmetic), 1.0);
         terms.compute(Term::KindArithmetic(kind, arithmetic), 1.0);
     }
     let (sums, is_weight) = (inside * taps, gradient == Some(Gradient::Weight));
-    terms.compute(Term::KindNarrow(kind), below(TILE, outside));
-    terms.compute(
-        if is_weight { Term::WeightShortSums } else { Term::ConvolutionShortSums },
-        below(if is_weight { TILE } else { 2.0 * TILE }, sums),
-    );
+    terms.compute(Term::ConvolutionShortSums, if is_weight { 0.0 } else { below(2.0 * TILE, sums) });
     if kind == ConvolutionKind::Grouped {
+        terms.compute(Term::GroupNarrow, below(TILE, outside));
         terms.compute(Term::GroupWidth, below(64.0, inside));
         if is_first {
             terms.compute(Term::GroupWidthChannelsFirst, below(64.0, inside));
@@ -145,12 +148,8 @@ pub(super) fn convolution(
     let moved = |channels: f64, places: f64| if is_whole || is_odd(channels) { batch * channels * places } else { 0.0 };
     let elements = moved(in_channels, in_places) + moved(out_channels, out_places);
     let copies = is_copied.then(|| {
-        let (reason, term) = if is_first {
-            (CopyReason::Layout, Term::KindChannelsFirst(kind))
-        } else {
-            (CopyReason::Width, Term::KindCopied(kind))
-        };
-        let mut copies = traffic(2.0 * elements * element_bytes, own.times, term);
+        let reason = if is_first { CopyReason::Layout } else { CopyReason::Width };
+        let mut copies = traffic(2.0 * elements * element_bytes, own.times, Term::KindChannelsFirst(kind));
         (copies.flops, copies.units) = (elements, Units::Cycles);
         copies.compute.push((Term::CopiedElements(kind, reason), 1.0));
         let of_gradient = gradient.map(|gradient| (Term::CopiedElementsGradient(kind, reason, gradient), 1.0));

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use habitat_base::units::GpuSlug;
-use habitat_step::catalog::GpuSpec;
+use habitat_step::catalog::{GpuSpec, Vendor};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -18,17 +18,25 @@ pub enum Id {
     Term(Term),
     /// NVIDIA GPUs of a compute capability.
     Generation(u8, u8),
+    /// AMD GPUs of an architecture: 1 to 4 for CDNA 1 to 4.
+    Cdna(u8),
     /// One GPU of the catalog.
     Board(GpuSlug),
 }
 
 /// Begins the names of generations.
 const GENERATION: &str = "compute capability ";
+/// Begins the names of AMD's architectures.
+const CDNA: &str = "CDNA ";
 
 impl Id {
     /// Ids of a GPU.
     pub fn of_gpu(gpu: &GpuSpec) -> impl Iterator<Item = Self> {
-        let generation = gpu.compute_capability.map(|(major, minor)| Self::Generation(major, minor));
+        let cdna = || Some(Self::Cdna(gpu.architecture.strip_prefix(CDNA)?.parse().ok()?));
+        let generation = match gpu.compute_capability.filter(|_| gpu.vendor == Vendor::Nvidia) {
+            Some((major, minor)) => Some(Self::Generation(major, minor)),
+            None => cdna(),
+        };
         generation.into_iter().chain([Self::Board(gpu.slug.clone())])
     }
 
@@ -38,8 +46,9 @@ impl Id {
             let (major, minor) = name.strip_prefix(GENERATION)?.split_once('.')?;
             Some(Self::Generation(major.parse().ok()?, minor.parse().ok()?))
         };
+        let cdna = || Some(Self::Cdna(name.strip_prefix(CDNA)?.parse().ok()?));
         let board = || GpuSlug::new(name).ok().map(Self::Board);
-        Term::named(name).map(Self::Term).or_else(generation).or_else(board)
+        Term::named(name).map(Self::Term).or_else(generation).or_else(cdna).or_else(board)
     }
 
     /// Name in the weights.
@@ -47,18 +56,20 @@ impl Id {
         match self {
             Self::Term(term) => term.name().into(),
             Self::Generation(major, minor) => format!("{GENERATION}{major}.{minor}").into(),
+            Self::Cdna(number) => format!("{CDNA}{number}").into(),
             Self::Board(slug) => slug.as_str().into(),
         }
     }
 
     /// Prior of this side's factor; `None` if there is none. Many steps come from a few GPUs, whose terms would absorb
     /// what all GPUs have in common: with 0.06 and 0.05, the errors on a left-out GPU are 1.15 times as large (inference,
-    /// `habitat-lab evaluate published` with either).
+    /// `habitat-lab evaluate published` with either). Of AMD's architectures one or two GPUs were measured: wider.
     pub fn prior(&self, side: Side) -> Option<Prior> {
         let of_gpu = |width: f64| (side != Side::Latency).then_some(Prior { mean: 0.0, width });
         match self {
             Self::Term(term) => term.prior(side),
             Self::Generation(..) => of_gpu(0.03),
+            Self::Cdna(_) => of_gpu(if side == Side::Memory { 0.3 } else { 0.15 }),
             Self::Board(_) => of_gpu(0.02),
         }
     }
@@ -96,9 +107,15 @@ impl Factors {
         }
     }
 
-    /// Sum of a GPU's values.
+    /// Sum of a GPU's values. An architecture of AMD's without a value has the mean of the others.
     pub(super) fn of_gpu(&self, gpu: &GpuSpec) -> f64 {
-        Id::of_gpu(gpu).map(|id| self.of(&id).unwrap_or(0.0)).sum()
+        Id::of_gpu(gpu).map(|id| self.of(&id).or_else(|| self.like(&id)).unwrap_or(0.0)).sum()
+    }
+
+    fn like(&self, id: &Id) -> Option<f64> {
+        let known = || self.gpus.iter().filter(|(other, _)| matches!((id, other), (Id::Cdna(_), Id::Cdna(_))));
+        let count = known().count();
+        (count > 0).then(|| known().map(|(_, value)| value).sum::<f64>() / count as f64)
     }
 
     /// All values.

@@ -143,12 +143,8 @@ terms! {
     Convolution = ["convolution"], compute(0.2, 0.5).memory(0.0, 0.5).launches(1.5);
     /// Either gradient.
     ConvolutionGradient(gradient: Gradient) = ["convolution", gradient.name()], both(0.0, 0.35);
-    /// Arithmetic with another rate or other kernels.
-    ConvolutionArithmetic(arithmetic: Arithmetic) = ["convolution", arithmetic.name()], compute(0.0, 0.5);
     /// Sums of fewer than 256 terms, by powers of two.
     ConvolutionShortSums = ["convolution", "short sums"], compute(0.0, 0.2).slows();
-    /// Results of a weight gradient with fewer than 128 rows, by powers of two.
-    WeightShortSums = ["convolution", "weight", "short sums"], compute(0.0, 0.2).slows();
     /// A number of channels that is not a multiple of 8.
     ConvolutionOdd = ["convolution", "odd"], compute(0.0, 0.35).slows();
     /// A stride above 1.
@@ -164,19 +160,17 @@ terms! {
     KindGradient(kind: ConvolutionKind, gradient: Gradient) = [kind.name(), gradient.name()], both(0.0, 0.35);
     /// A kind in an arithmetic.
     KindArithmetic(kind: ConvolutionKind, arithmetic: Arithmetic) = [kind.name(), arithmetic.name()], compute(0.0, 0.5);
-    /// Channels-first layout with matrix units; traffic also of copies into another layout.
+    /// Channels-first layout with matrix units; traffic also of copies into another layout or width.
     KindChannelsFirst(kind: ConvolutionKind) = [kind.name(), "channels first"], both(0.0, 0.35);
     /// The same for either gradient.
     GradientChannelsFirst(kind: ConvolutionKind, gradient: Gradient) =
         [kind.name(), gradient.name(), "channels first"], both(0.0, 0.25);
     /// Fewer result channels per group than a tile has columns, by powers of two.
-    KindNarrow(kind: ConvolutionKind) = [kind.name(), "narrow"], compute(0.0, 0.2).slows();
+    GroupNarrow = ["grouped", "narrow"], compute(0.0, 0.2).slows();
     /// Fewer than 64 input channels per group, by powers of two.
     GroupWidth = ["grouped", "width"], compute(0.0, 0.2);
     /// The same in channels-first layout.
     GroupWidthChannelsFirst = ["grouped", "width", "channels first"], compute(0.0, 0.2);
-    /// Copies of tensors whose width has no kernel.
-    KindCopied(kind: ConvolutionKind) = [kind.name(), "copied"], memory(0.0, 0.35);
     /// Cycles of copies for each element: none were known before.
     CopiedElements(kind: ConvolutionKind, reason: CopyReason) =
         [kind.name(), reason.name(), "elements"], compute(0.0, 1.0);
@@ -205,17 +199,14 @@ terms! {
     // Products.
     /// The shortest take 2 to 3 µs on an H100 and an H200.
     Product(kind: ProductKind) = [kind.name()], compute(0.2, 0.5).memory(0.0, 0.5).launches(1.6);
-    /// Gradients of a layer's product are products. Those of batched products take longer, for unknown reasons.
-    ProductBackward(kind: ProductKind) =
-        [kind.name(), "backward"], both(0.0, if kind == ProductKind::Plain { 0.05 } else { 0.35 });
+    /// Gradients of batched products take longer, for unknown reasons.
+    BatchedBackward = ["batched product", "backward"], both(0.0, 0.35);
     /// Steps of a recurrent layer, and their latency beside that of other products.
-    ProductRecurrent(kind: ProductKind) = [kind.name(), "recurrent"], both(0.0, 0.35).latency(0.0, 0.5);
+    ProductRecurrent = ["product", "recurrent"], both(0.0, 0.35).latency(0.0, 0.5);
     /// Fewer rows or columns than a tile, by powers of two.
     ProductNarrow(kind: ProductKind) = [kind.name(), "narrow"], compute(0.0, 0.2).slows();
     /// Sums of fewer than 256 terms, by powers of two.
     ProductShortSums(kind: ProductKind) = [kind.name(), "short sums"], compute(0.0, 0.2).slows();
-    /// A size that is not a multiple of 8.
-    ProductOdd = ["product", "odd"], compute(0.0, 0.35).slows();
     /// Arithmetic with another rate or other kernels.
     ProductArithmetic(arithmetic: Arithmetic) = ["product", arithmetic.name()], compute(0.0, 0.5);
     /// 16-bit products with odd row lengths, so that rows are not aligned: 1 is the slowdown as measured on one GPU.
@@ -255,7 +246,7 @@ terms! {
     /// Norms that compute no statistics.
     Evaluation(norm: Norm) = [norm.name(), "evaluation"], memory(0.0, 0.35);
     /// Neighbours of one tensor that are apart in another.
-    Transposed(group: StreamGroup) = [group.name(), "transposed"], memory(0.0, 0.35).slows();
+    Transposed = ["rearrangement", "transposed"], memory(0.0, 0.35).slows();
     /// If neighbours are apart, an element of 2 bytes moves as much as one of 4.
     TransposedWide = ["rearrangement", "transposed", "32 bits"], memory(-LN_2, 0.1);
     /// 32-bit tensors of any group.
@@ -268,8 +259,6 @@ terms! {
     ElementsIn(group: ElementsGroup, layout: PassLayout) = [group.name(), "elements", layout.name()], compute(0.0, 0.5);
     /// Batch norms by PyTorch's own kernels.
     NativeNorm = ["batch norm", "elements", "native"], compute(0.0, 0.5);
-    /// The same in channels-last layout.
-    NativeNormChannelsLast = ["batch norm", "elements", "native", "channels last"], compute(0.0, 0.5);
     /// Channels-first batch norms with fewer channels than multiprocessors, by powers of two: kernels of PyTorch and
     /// cuDNN use one block per channel, so some multiprocessors are idle
     /// (`aten/src/ATen/native/cuda/Normalization.cuh`).

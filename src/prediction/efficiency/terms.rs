@@ -70,15 +70,14 @@ pub fn demands(decoded: &Decoded<'_>, arithmetic: Option<Precision>) -> Vec<Dema
                 let kind = if batch > 1.0 { ProductKind::Batched } else { ProductKind::Plain };
                 let backward = decoded.operation.phase == Phase::Backward;
                 let is_recurrent = matches!(decoded.op.name.form, Form::Recurrent { .. });
-                let other = [(backward, Term::ProductBackward(kind)), (is_recurrent, Term::ProductRecurrent(kind))];
+                let is_batched = kind == ProductKind::Batched;
+                let other = [(backward && is_batched, Term::BatchedBackward), (is_recurrent, Term::ProductRecurrent)];
                 let other = other.into_iter().filter(|(holds, _)| *holds).map(|(_, term)| term);
                 let mut terms = Terms::of(std::iter::once(Term::Product(kind)).chain(other));
                 terms.compute(Term::ProductNarrow(kind), below(TILE, rows.min(columns)));
                 terms.compute(Term::ProductShortSums(kind), below(256.0, reduction));
                 // Compilers pad these products.
                 let is_padded = decoded.operation.attributes.get("padded") == Some(&Attribute::Bool(true));
-                let is_odd = !is_padded && (columns % 8.0 != 0.0 || reduction % 8.0 != 0.0);
-                terms.compute(Term::ProductOdd, is(is_odd));
                 if let Some(arithmetic) = arithmetic {
                     terms.compute(Term::ProductArithmetic(arithmetic), 1.0);
                 }
@@ -215,7 +214,6 @@ fn by_elements(
         }
     }
     terms.compute(Term::NativeNorm, is(is_native));
-    terms.compute(Term::NativeNormChannelsLast, is(is_native && channels_last));
     terms.compute(Term::ElementsIn(group, PassLayout::Backward), is(backward));
     terms.compute(Term::ElementsIn(group, PassLayout::ChannelsLast), is(channels_last));
     terms.compute(Term::ElementsIn(group, PassLayout::BackwardChannelsLast), is(backward && channels_last));
@@ -257,11 +255,11 @@ fn copy_before(decoded: &Decoded<'_>, wide: bool) -> Option<Demand> {
 
 /// Traffic terms for the access pattern of a call, and for 32-bit tensors.
 fn access_terms(access: Option<Access>, group: StreamGroup, wide: bool) -> impl Iterator<Item = Amount> {
-    let is_turned = access == Some(Access::Transposed);
+    let is_turned = access == Some(Access::Transposed) && group == StreamGroup::Rearrangement;
     let terms = [
         wide.then_some(Term::Wide),
-        is_turned.then_some(Term::Transposed(group)),
-        (is_turned && wide && group == StreamGroup::Rearrangement).then_some(Term::TransposedWide),
+        is_turned.then_some(Term::Transposed),
+        (is_turned && wide).then_some(Term::TransposedWide),
     ];
     terms.into_iter().flatten().map(|term| (term, 1.0))
 }

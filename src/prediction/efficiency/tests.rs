@@ -204,7 +204,7 @@ fn places_of_elements_are_worked_out() {
     assert_eq!(memory("copy_", ""), "cast");
     let cast =
         r#", "outputs": [[64, 128]], "attributes": {"access": "transposed", "input_dtypes": ["float16", "float32"]}"#;
-    assert_eq!(memory("copy_", cast), "cast, transposed");
+    assert_eq!(memory("copy_", cast), "cast");
     // Row kernels get contiguous copies, made like any other copy.
     for name in ["_softmax", "native_layer_norm", "native_layer_norm_backward", "native_group_norm"] {
         for how in [&parts, &turned] {
@@ -376,7 +376,7 @@ fn kernels_for_ampere_are_behind_on_hopper() {
         ["_scaled_dot_product_flash", "_scaled_dot_product_cudnn"].map(|kernel| {
             let inputs = "[[8, 16, 8192, 128], [8, 16, 8192, 128], [8, 16, 8192, 128]]";
             let asked = asked(&format!("{kernel}_attention"), "forward", inputs, "");
-            model.board(&rates).time(&model.asked(&asked, None), Some(&DType::Float16)).unwrap().get()
+            model.board(&rates).time(&model.asked(&asked, None, None), Some(&DType::Float16)).unwrap().get()
         })
     };
     for slug in ["h100-sxm5-80gb", "b200"] {

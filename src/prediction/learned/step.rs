@@ -37,6 +37,8 @@ impl Models {
             models: self,
             efficiency,
             needs_tf32,
+            // Steps of AMD GPUs in any precision were learned from, the ensembles know an MI100 in FP32.
+            on_amd: self.efficiency().filter(|model| model.amd.is_some() && origin.is_none()),
             iterations: iterations.and_then(|model| model.iterations.as_ref()),
         }
     }
@@ -57,7 +59,7 @@ impl Models {
         StepColumns {
             operations,
             answering,
-            efficient: answering.efficiency.map(|efficiency| efficiency.columns(operations)),
+            efficient: answering.efficiency.or(answering.on_amd).map(|efficiency| efficiency.columns(operations)),
             convolutions: beside.map(|efficiency| efficiency.convolutions(operations)),
             in_tf32: in_tf32.map(|efficiency| efficiency.in_tf32(operations)),
         }
@@ -107,9 +109,7 @@ impl StepColumns<'_> {
                     continue;
                 }
                 places.push((at, column));
-                let arithmetic =
-                    decoded.arithmetic.map(|own| if own == Precision::Tf32 { Precision::Fp32Strict } else { own });
-                let rate = gpu.rate(decoded.dtype.as_ref(), arithmetic);
+                let rate = gpu.rate(decoded.dtype.as_ref(), decoded.without_tf32());
                 queries.extend(decoded.parts.iter().map(|&part| Query { part, gpu, rate, load: Load::Step }));
                 if queries.len() >= AT_A_TIME {
                     self.fill(&mut rows, &mut places, &mut queries)?;
@@ -198,6 +198,8 @@ pub struct Answering<'a> {
     efficiency: Option<&'a Efficiency>,
     /// Whether the efficiency model applies only on GPUs with TF32.
     needs_tf32: bool,
+    /// Efficiency model with terms of AMD GPUs.
+    on_amd: Option<&'a Efficiency>,
     /// Figures for steps with an optimizer that the ensembles predict.
     iterations: Option<&'a Iterations>,
 }
@@ -206,20 +208,31 @@ impl<'a> Answering<'a> {
     /// Efficiency model, if it applies on `gpu`; if operators were measured there, the corrected ensembles apply
     /// instead.
     pub fn on(&self, gpu: &GpuSpec) -> Option<&'a Efficiency> {
-        self.efficiency.filter(|_| self.models.measured_on(gpu).is_none() && (!self.needs_tf32 || gpu.runs_tf32()))
+        let is_new = || gpu.vendor == Vendor::Amd && !self.models.has_seen(gpu);
+        let answering = self.efficiency.filter(|_| !self.needs_tf32 || gpu.runs_tf32());
+        answering.or_else(|| self.on_amd.filter(|_| is_new())).filter(|_| self.models.measured_on(gpu).is_none())
     }
 
     /// Learned figures of steps like this one.
     pub(crate) fn steps(&self, gpu: &GpuSpec) -> &'a StepFacts {
-        self.on(gpu).map_or(self.models.steps(), |efficiency| &efficiency.steps)
+        self.on(gpu).map_or(self.models.steps(), |efficiency| efficiency.steps_on(gpu))
     }
 
     /// Whether such steps or their operators were measured on the GPU.
     pub(crate) fn has_seen(&self, gpu: &GpuSpec) -> bool {
         match self.on(gpu) {
-            Some(efficiency) => efficiency.steps.boards.contains_key(gpu.slug.as_str()),
+            Some(efficiency) => efficiency.steps_on(gpu).boards.contains_key(gpu.slug.as_str()),
             None => self.models.has_seen(gpu),
         }
+    }
+
+    /// 80 % range of measured over predicted time of a step from one on another GPU; `None` if no steps were measured.
+    /// That of the ensembles is of inference for the most part. For training, another GPU's step adds no more than
+    /// the shapes (`habitat-lab evaluate steps`: 11 and 12 %), whose range holds as well.
+    pub(crate) fn with_origin(&self, gpu: &GpuSpec, mode: Mode) -> Option<Spread> {
+        let steps = self.steps(gpu);
+        let of_shapes = steps.unseen.filter(|_| mode == Mode::Training && self.on(gpu).is_none());
+        steps.with_origin.map(|spread| of_shapes.map_or(spread, |other| spread.or_wider(other)))
     }
 
     /// 80 % range of measured over predicted time of a step from its shapes; `None` if no steps were measured.
@@ -231,7 +244,8 @@ impl<'a> Answering<'a> {
             return Some(iterations.unseen);
         }
         match self.on(gpu) {
-            // TF32 is the only 32-bit precision that it knows.
+            Some(efficiency) if efficiency.vendor(gpu).is_some() => efficiency.range(gpu, workload),
+            // Of NVIDIA's 32-bit precisions it knows TF32 alone.
             Some(efficiency) if workload.precision.is_none_or(Precision::is_32_bits) => {
                 efficiency.range(gpu, &Workload { precision: Some(Precision::Tf32), ..workload.clone() })
             }

@@ -1,7 +1,7 @@
 //! Peak memory as a function of the batch size.
 
 use super::states::{by_kind, states};
-use super::{CONTEXT_BYTES, MemoryNeed, farther, source_of, times, within, working};
+use super::{MemoryNeed, RESERVED, farther, process, source_of, times, within, working};
 use crate::finding::{Finding, LineBasis};
 use crate::precision::Change;
 use crate::rate::Rates;
@@ -72,11 +72,9 @@ impl MemoryLine {
         Some(Self { fixed, per_sample, other, working, source, peaks, states: states_of(fixed) })
     }
 
-    /// Fits upper estimates (including the process context) at two batch sizes.
+    /// Fits upper estimates at two batch sizes.
     pub(crate) fn at_most(points: [(u64, Bytes); 2]) -> Option<Self> {
-        let context = Bytes::known(CONTEXT_BYTES);
-        let above = |most: Bytes| most.checked_sub(context).unwrap_or_default().get();
-        let line = Line::non_negative(&points.map(|(batch, most)| Point::new(batch as f64, above(most)))).ok()?;
+        let line = Line::non_negative(&points.map(|(batch, most)| Point::new(batch as f64, most.get()))).ok()?;
         let (fixed, per_sample) = (Bytes::known(line.intercept), Bytes::known(line.slope));
         let (source, peaks) = (LineBasis::AtMost, MemorySource::Computed);
         Some(Self { fixed, per_sample, other: None, working: None, source, peaks, states: None })
@@ -98,7 +96,7 @@ impl MemoryLine {
             fixed: of_state * states + beside * unsure,
             per_sample: self.per_sample * rest,
             other: self.other.map(|[fixed, per_sample]| [fixed * unsure, per_sample * rest]),
-            working: self.working.map(|(batch, working)| (batch, times(working, states, rest))),
+            working: self.working.map(|(batch, working)| (batch, times(working, states, rest, rest))),
             states: self.states.map(|kept| kept.times(states)),
             ..*self
         }
@@ -113,7 +111,7 @@ impl MemoryLine {
         }
     }
 
-    /// The peak at a batch size, without the context of the process.
+    /// The peak of the tensors at a batch size.
     pub(crate) fn peak(&self, batch: u64) -> Bytes {
         let at = |[fixed, per_sample]: [Bytes; 2]| fixed + per_sample * batch as f64;
         let own = at([self.fixed, self.per_sample]);
@@ -135,11 +133,6 @@ impl MemoryLine {
         self.peaks == MemorySource::Computed
     }
 
-    /// Peak with the process context.
-    pub fn with_context(&self, batch: u64) -> Bytes {
-        self.peak(batch) + Bytes::known(CONTEXT_BYTES)
-    }
-
     /// Note on the line, which is in the recorded precision also if predictions are `converted`.
     pub fn note(&self, converted: bool) -> Finding {
         Finding::MemoryByBatch {
@@ -154,7 +147,7 @@ impl MemoryLine {
 
     /// Memory need at a batch size.
     pub(crate) fn need(&self, batch: u64) -> MemoryNeed {
-        let with_context = self.with_context(batch);
+        let peak = self.peak(batch);
         let unknown = MemoryNeed {
             line: Some(*self).filter(Self::is_split),
             states: self.states,
@@ -162,17 +155,17 @@ impl MemoryLine {
             ..MemoryNeed::unseen(None, None)
         };
         match self.source {
-            LineBasis::AtMost => MemoryNeed { most: Some(with_context), ..unknown },
+            LineBasis::AtMost => MemoryNeed { most: Some(peak), ..unknown },
             LineBasis::Peaks(_) => MemoryNeed {
-                peak: Some(with_context),
+                peak: Some(peak),
                 by_line: Some(match self.peaks {
-                    MemorySource::Recorded => "line through recorded peaks",
-                    MemorySource::Computed => "line through peaks computed from shapes, not checked on a GPU,",
+                    MemorySource::Recorded => "interpolated between recorded peaks",
+                    MemorySource::Computed => "interpolated between peaks computed from shapes, not checked on a GPU",
                 }),
                 ..unknown
             },
             LineBasis::Parameters | LineBasis::Proportional => MemoryNeed {
-                peak: Some(with_context),
+                peak: Some(peak),
                 by_line: Some(match self.peaks {
                     MemorySource::Recorded => "recorded peak scaled",
                     MemorySource::Computed => "peak computed from shapes, scaled",
@@ -185,7 +178,7 @@ impl MemoryLine {
     /// Largest batch that fits on a GPU, 0 if not even one sample does; `None` if memory does not grow with the batch, or
     /// if one sample may need less than the line says.
     pub(crate) fn largest(&self, rates: &Rates<'_>) -> Option<u64> {
-        let all = rates.usable_memory.value.get() - CONTEXT_BYTES;
+        let all = (rates.usable_memory.value.get() - process(rates.gpu).get()) / RESERVED;
         let most = |[fixed, per_sample]: [Bytes; 2]| ((all - fixed.get()) / per_sample.get()).floor();
         let own = most([self.fixed, self.per_sample]);
         let batch = self.other.map_or(own, |other| own.min(most(other)));

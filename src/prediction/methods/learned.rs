@@ -54,8 +54,9 @@ impl Predictor for Learned<'_> {
     /// Calibrated on steps, from shapes or from a measured step.
     fn step_range(facts: &Facts, parts: &StepParts<'_>) -> StepRange {
         let &Inputs { profile: Profile { workload, .. }, models, .. } = parts.on.inputs();
-        let (Some(models), gpu) = (models, parts.on.gpu.gpu) else { return facts.step_range() };
-        let spread = if parts.is_measured { models.steps(gpu).with_origin } else { models.range(gpu, workload) };
+        let (Some(models), gpu) = (models, parts.on.gpu.gpu) else { return facts.step_range(parts) };
+        let spread =
+            if parts.is_measured { models.with_origin(gpu, workload.mode) } else { models.range(gpu, workload) };
         let spread = spread.unwrap_or(learned::WIDE).widened(1.0 + far_share(parts.operations));
         let from_shapes = facts.method == Method::Learned;
         let factor = if from_shapes { models.step_factor(gpu, workload.mode) } else { 1.0 };

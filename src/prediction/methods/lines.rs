@@ -52,7 +52,7 @@ impl Predictor for Fitted<'_> {
 
     /// Errors on left-out networks or GPUs.
     fn step_range(facts: &Facts, parts: &StepParts<'_>) -> StepRange {
-        let Some(lines) = parts.on.lines() else { return facts.step_range() };
+        let Some(lines) = parts.on.lines() else { return facts.step_range(parts) };
         let Spread { low, high, .. } = lines.range(Some(facts.method)).widened(1.0 + far_share(parts.operations));
         let factor = if facts.method == Method::EndToEnd { 1.0 } else { lines.step_factor() };
         StepRange { factor, low, high }

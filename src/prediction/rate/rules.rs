@@ -12,6 +12,12 @@ pub const TYPICAL_MATRIX_SHARE: f64 = 0.80;
 /// half the time leave power for more than the nominal clock. Values from 0.88 to 0.95 predict steps on an RTX 3090 and
 /// an RTX 5090, each left out, better than 0.80.
 pub const CUT_MATRIX_SHARE: f64 = 0.92;
+/// Share of the 16-bit matrix peak that long products reach on AMD GPUs without a measurement, by architecture: the
+/// fastest of rocBLAS on an MI100 (`ROCm` 5.7) and of hipBLASLt on an MI210 reach 65 and 72 %, `PyTorch` 51 % on an MI300X
+/// (60 % on an MI325X with more power) and 68 % on an MI355X (sources in the catalog).
+const CDNA_MATRIX_SHARES: [(&str, f64); 4] = [("CDNA 1", 0.65), ("CDNA 2", 0.72), ("CDNA 3", 0.51), ("CDNA 4", 0.68)];
+/// Share of the FP8 peak of AMD GPUs, relative to the share in 16 bits: 47 % of 51 % on an MI300X.
+const CDNA_FP8_SHARE: f64 = 0.91;
 /// Share of the FP32 peak on multiprocessors with 128 lanes (8.6 and later).
 const WIDE_SM_SHARE: f64 = 0.70;
 /// Architectures whose FP32 figure counts packed or matrix arithmetic, which plain FP32 kernels do not reach.
@@ -73,8 +79,21 @@ fn watts_per_matrix_tflop(gpu: &GpuSpec) -> Option<f64> {
     }
 }
 
+/// Long products on AMD's matrix cores with this peak: the share that the GPU or its architecture reaches in 16 bits.
+fn cdna_by_rule(gpu: &GpuSpec, peak: FlopsPerSecond) -> Option<Figure<FlopsPerSecond>> {
+    let fp16 = gpu.peak.fp16_tensor?;
+    let measured = gpu.fastest_published("bf16").map(|rate| rate / fp16);
+    let of_architecture = CDNA_MATRIX_SHARES.iter().find(|(name, _)| *name == gpu.architecture);
+    let share = measured.or_else(|| of_architecture.map(|(_, share)| *share))?;
+    let share = if peak.get() > fp16.get() { share * CDNA_FP8_SHARE } else { share };
+    Some(Figure::new(peak * share, Source::Rule("the share of the matrix peak that AMD's architecture reaches")))
+}
+
 /// Long products on matrix cores with this peak. Types with a higher peak need less energy.
 pub(super) fn matrix_by_rule(gpu: &GpuSpec, peak: FlopsPerSecond) -> Figure<FlopsPerSecond> {
+    if let Some(rate) = (gpu.vendor == Vendor::Amd).then(|| cdna_by_rule(gpu, peak)).flatten() {
+        return rate;
+    }
     let adding = gpu.peak.fp16_tensor.zip(gpu.peak.fp16_tensor_fp16_accumulate);
     let is_cut = adding.is_some_and(|(in_32_bits, in_16_bits)| in_32_bits.get() < in_16_bits.get());
     let rule =

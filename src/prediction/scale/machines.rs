@@ -84,6 +84,14 @@ pub struct ModelParallel {
     /// GPUs that divide the experts of each layer (X), among those with the same layers.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub expert: u32,
+    /// Whether the backward pass computes whole layers again, which the recorded step does not.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub recompute: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+const fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 const fn one() -> u32 {
@@ -104,11 +112,11 @@ impl Default for ModelParallel {
 
 impl ModelParallel {
     /// Whole model on each GPU.
-    pub const NONE: Self = Self { tensor: 1, pipeline: 1, context: 1, chunks: 1, expert: 1 };
+    pub const NONE: Self = Self { tensor: 1, pipeline: 1, context: 1, chunks: 1, expert: 1, recompute: false };
 
-    /// Whether each GPU has a whole model.
+    /// Whether each GPU has a whole model, with the operations of the recorded step.
     pub const fn is_none(&self) -> bool {
-        self.tensor == 1 && self.pipeline == 1 && self.context == 1 && self.expert == 1
+        self.tensor == 1 && self.pipeline == 1 && self.context == 1 && self.expert == 1 && !self.recompute
     }
 
     /// GPUs per replica.
@@ -136,9 +144,32 @@ impl ModelParallel {
             (self.tensor > 1, format!("{}-way tensor parallel", self.tensor)),
             (self.context > 1, format!("{}-way context parallel", self.context)),
             (self.pipeline > 1, stages),
-            (self.expert > 1, format!("{}-way expert parallel", self.expert)),
         ];
-        parts.into_iter().filter(|(is_used, _)| *is_used).map(|(_, words)| words).collect::<Vec<_>>().join(" × ")
+        let parts = parts.into_iter().filter(|(is_used, _)| *is_used).map(|(_, words)| words);
+        let parts = parts.collect::<Vec<_>>().join(" × ");
+        // GPUs of several replicas divide the experts.
+        let experts = (self.expert > 1).then(|| format!("{}-way expert parallel", self.expert));
+        let recompute = self.recompute.then(|| "recomputed layers".to_owned());
+        let whole = Some("whole models".to_owned()).filter(|_| parts.is_empty() && experts.is_none());
+        let parts = Some(parts).filter(|parts| !parts.is_empty());
+        let all = [whole.filter(|_| self.recompute), parts, experts, recompute];
+        all.into_iter().flatten().collect::<Vec<_>>().join(", with ")
+    }
+
+    /// Layers of each chunk, in the order of the model. Chunks that get one more than others lie in the middle: the first
+    /// also has the embedding, the last one the loss.
+    pub fn chunk_layers(self, layers: u32) -> Vec<u32> {
+        let chunks = if self.pipeline > 1 { self.pipeline.saturating_mul(self.chunks.max(1)) } else { 1 };
+        let more = layers % chunks;
+        let first = (chunks - more) / 2;
+        (0..chunks).map(|chunk| layers / chunks + u32::from((first..first + more).contains(&chunk))).collect()
+    }
+
+    /// Layers of the stage with most of them.
+    pub fn most_layers(self, layers: u32) -> u32 {
+        let (chunks, stages) = (self.chunk_layers(layers), self.pipeline.max(1) as usize);
+        let of = |stage: usize| chunks.iter().skip(stage).step_by(stages).sum();
+        (0..stages).map(of).max().unwrap_or(layers)
     }
 
     /// Checks that the GPUs of a layout make whole replicas; links join `fabric.joined` GPUs.
@@ -149,11 +180,11 @@ impl ModelParallel {
         let (tensor, gpus) = (self.tensor, layout.gpus);
         let is_of_rack = tensor <= fabric.joined(gpus) && gpus > 0 && tensor.is_multiple_of(gpus);
         if tensor == 0 || !(gpus.is_multiple_of(tensor) || is_of_rack) {
-            return Err(ScaleError::TensorOfMachine { tensor, gpus });
+            return Err(ScaleError::TensorOfMachine { tensor, gpus, replica: self.gpus() });
         }
         let (all, replica) = (layout.all(), self.whole());
         if replica == 0 || !all.is_multiple_of(replica) {
-            return Err(ScaleError::Replicas { gpus: all, replica, times: self.machines(all) });
+            return Err(ScaleError::Replicas { machines: layout.machines, gpus, replica, needed: self.machines(gpus) });
         }
         Ok(())
     }
@@ -200,6 +231,8 @@ pub struct Layout {
     pub machines: u32,
     /// GPUs per machine.
     pub gpus: u32,
+    /// Virtual CPUs of each machine, if known.
+    pub cpus: Option<f64>,
     /// Network of each machine.
     pub network: Network,
     /// State divided among all replicas.
@@ -211,7 +244,8 @@ pub struct Layout {
 impl Layout {
     /// Layout on one machine, with all state on each GPU.
     pub const fn one_machine(gpus: u32) -> Self {
-        Self { machines: 1, gpus, network: Network::Unknown, sharding: Sharding::None, parallel: ModelParallel::NONE }
+        let (network, sharding, parallel) = (Network::Unknown, Sharding::None, ModelParallel::NONE);
+        Self { machines: 1, gpus, cpus: None, network, sharding, parallel }
     }
 
     /// Total number of GPUs.

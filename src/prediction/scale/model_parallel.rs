@@ -27,9 +27,10 @@
 
 mod traffic;
 
-use super::{Layout, MicroBatch, ScaleError, ScaledStep, gradients, scaled_step};
+use super::{Factors, Layout, LayoutFactors, MicroBatch, ScaleError, ScaledStep, gradients, scaled_step};
 use crate::estimate::Estimate;
 use crate::gpu::GpuFacts;
+use crate::launches::EAGER_LAUNCH_US;
 use crate::method::Method;
 use crate::sharding::Sharding;
 use crate::transformer::{ExpertShare, TransformerStep};
@@ -48,10 +49,6 @@ const FULLY_SHARDED: [f64; 3] = [1.06, 1.2, 1.4];
 /// Ends of the same for models with experts, relative to the expected: tokens are not evenly spread, and releases of the
 /// same program differ by up to 80 % (published steps of Megatron-Bridge).
 const EXPERTS: [f64; 2] = [0.75, 1.5];
-/// Microseconds that the host of an eager program takes to launch an operation: low, expected, high. The two hosts
-/// measured without a profiler took 22 to 49 (`models/lab/steps/recorded.py --show` prints them). Published steps of
-/// small GPTs on 2 to 8 A100 follow it (vTrain, `habitat-lab evaluate llm`).
-const EAGER_LAUNCH_US: [f64; 3] = [22.0, 35.0, 49.0];
 /// Relative slowdown of divided products per halving of their width (learned models, widths of 4,096 to 20,480).
 const NARROWER: f64 = 0.005;
 /// Share that each doubling of the GPUs beyond one machine adds to their operators: all wait for the slowest (published steps
@@ -63,6 +60,9 @@ const MACHINE: f64 = 8.0;
 const UNKNOWN_LAYERS: u32 = 32;
 /// Bandwidths at the ends of the range, relative to the expected.
 const BANDWIDTHS: [f64; 2] = [0.6, 1.15];
+/// Ends of the range once a run on the same machine corrects the step, relative to the middle: nine tenths of other layouts
+/// (`habitat-lab evaluate llm`).
+const CALIBRATED: [f64; 2] = [0.9, 1.1];
 /// Bubble, in percent of a step, above which the explanation suggests a remedy.
 const LARGE_BUBBLE: f64 = 20.0;
 /// Parameters up to which replicas exchange their gradients as fitted for networks on one machine, and from which they
@@ -81,10 +81,24 @@ pub fn optimizer_step(
     gpu: &GpuFacts,
     layout: &Layout,
     workload: &Workload,
-    factor: Option<f64>,
+    factors: Factors,
     batches: u64,
 ) -> Result<ScaledStep, ScaleError> {
-    let parallel = layout.parallel;
+    let Some(data) = one.data else { return computed(one, gpu, layout, workload, factors, batches) };
+    let alone = MicroBatch { step: &data.alone, data: None, ..*one };
+    Ok(computed(&alone, gpu, layout, workload, factors, batches)?.with_data(data, layout, batches))
+}
+
+/// The optimizer step without waiting for data.
+fn computed(
+    one: &MicroBatch<'_>,
+    gpu: &GpuFacts,
+    layout: &Layout,
+    workload: &Workload,
+    factors: Factors,
+    batches: u64,
+) -> Result<ScaledStep, ScaleError> {
+    let (parallel, factor) = (layout.parallel, factors.scaling);
     if !parallel.is_none() {
         parallel.check(layout, &gpu.fabric)?;
     }
@@ -100,7 +114,7 @@ pub fn optimizer_step(
     if layout.all() <= 1 || workload.mode == habitat_step::profile::Mode::Inference || (is_plain && weight == 0.0) {
         return fitted();
     }
-    let new = Replica::new(one, gpu, layout, workload, batches)?.step(factor);
+    let new = Replica { factors: factors.layouts, ..Replica::new(one, gpu, layout, workload, batches)? }.step(factor);
     if weight == 1.0 {
         return Ok(new);
     }
@@ -148,6 +162,8 @@ struct Replica<'a> {
     batches: f64,
     /// GPUs that links join, and how many of these groups there are.
     domain: u32,
+    /// Measured corrections.
+    factors: Option<LayoutFactors>,
 }
 
 impl<'a> Replica<'a> {
@@ -194,7 +210,12 @@ impl<'a> Replica<'a> {
             update: one.model.map_or(share, |model| model.update),
             batches: batches as f64,
             domain: gpu.fabric.joined(layout.gpus).min(layout.all()).max(1),
+            factors: None,
         })
+    }
+
+    fn factors(&self) -> LayoutFactors {
+        self.factors.unwrap_or(LayoutFactors::NONE)
     }
 
     fn tensor(&self) -> f64 {
@@ -224,6 +245,12 @@ impl<'a> Replica<'a> {
         self.model.and_then(|model| model.experts).filter(|_| self.layout.parallel.expert > 1)
     }
 
+    /// Passes through the layers that exchange data: a forward pass run again does too.
+    fn passes(&self) -> f64 {
+        let is_recorded = self.model.is_some_and(|model| model.recomputes);
+        if is_recorded || self.layout.parallel.recompute { 3.0 } else { 2.0 }
+    }
+
     /// GPUs that divide the experts.
     fn expert(&self) -> f64 {
         f64::from(self.layout.parallel.expert)
@@ -231,8 +258,13 @@ impl<'a> Replica<'a> {
 
     /// Time of a micro-batch's operations through all stages.
     fn computed(&self, end: &End) -> Micros {
-        let (mut divided, launches) = self.model.map_or((0.0, 0.0), |model| (model.divided, model.launches));
-        let rest = (1.0 - divided - self.update).max(0.0);
+        let (mut divided, mut launches) = self.model.map_or((0.0, 0.0), |model| (model.divided, model.launches));
+        let mut rest = (1.0 - divided - self.update).max(0.0);
+        if let Some(model) = self.model.filter(|_| self.layout.parallel.recompute) {
+            let again = 1.0 + model.forward / (1.0 - self.update).max(f64::EPSILON);
+            (divided, rest) = (divided * again, rest * again);
+            launches += model.launches_again;
+        }
         // With more tokens at each of fewer experts, their weights are read less often.
         if let Some(experts) = self.experts() {
             divided -= experts.products * (1.0 - experts.together) * (1.0 - 1.0 / self.expert());
@@ -245,7 +277,7 @@ impl<'a> Replica<'a> {
         let slowest = 1.0 + SLOWEST * (f64::from(self.layout.all()) / MACHINE).log2().max(0.0);
         // Each GPU of a layer runs all of its operations. The step on one GPU has waited for its host.
         let host = Micros::known(launches * end.launch_us).min(end.single);
-        computed.max(host) * (end.program * slowest)
+        computed.max(host) * (end.program * slowest * self.factors().compute)
     }
 
     /// Time of all micro-batches and the update.
@@ -271,7 +303,7 @@ impl<'a> Replica<'a> {
             Sharding::None => self.share_of_state(),
             _ => 1.0 / f64::from(self.peers().max(1)),
         };
-        end.single * (self.update * share / (self.tensor() * self.stages()))
+        end.single * (self.update * share * self.factors().compute / (self.tensor() * self.stages()))
     }
 
     fn program(&self) -> [f64; 3] {
@@ -296,17 +328,31 @@ impl<'a> Replica<'a> {
             program: self.program()[1],
             launch_us: EAGER_LAUNCH_US[1],
             is_sequence_parallel: true,
-            slowest: 1.0,
+            slowest: self.unequal(),
         }
+    }
+
+    /// Share of a micro-batch on a stage with more layers than others, relative to the mean; 1 if all have as many. Layers
+    /// with experts differ in time, and published layouts even that out (steps of `DeepSeek` V3 on 4 to 16 stages).
+    fn unequal(&self) -> f64 {
+        let stages = self.layout.parallel.pipeline.max(1);
+        let is_unequal = |model: &&TransformerStep| model.experts.is_none() && !model.layers.is_multiple_of(stages);
+        let Some(model) = self.model.filter(is_unequal) else { return 1.0 };
+        let most = f64::from(self.layout.parallel.most_layers(model.layers)) / self.layers();
+        (most * (1.0 - Self::outside(model)) * self.stages()).max(1.0)
+    }
+
+    /// Share of a micro-batch outside the layers.
+    fn outside(model: &TransformerStep) -> f64 {
+        (model.outside / (1.0 - model.update).max(f64::EPSILON)).clamp(0.0, 1.0)
     }
 
     /// Share of a micro-batch on the slowest stage relative to the mean: it has the most layers and everything outside
     /// them.
     fn uneven(&self) -> f64 {
         let Some(model) = self.model.filter(|_| self.stages() > 1.0) else { return 1.0 };
-        let layers = self.layers();
-        let most = (layers / self.stages()).ceil() / layers;
-        let outside = (model.outside / (1.0 - model.update).max(f64::EPSILON)).clamp(0.0, 1.0);
+        let most = f64::from(self.layout.parallel.most_layers(model.layers)) / self.layers();
+        let outside = Self::outside(model);
         (most * (1.0 - outside) + outside) * self.stages()
     }
 
@@ -355,7 +401,12 @@ impl<'a> Replica<'a> {
                 .get(),
             ),
         );
-        Range { low: least.min(mid), mid, high: Micros::known(mid.get() + above) }
+        let range = Range { low: least.min(mid), mid, high: Micros::known(mid.get() + above) };
+        if self.factors.is_none() {
+            return range;
+        }
+        let [least, most] = CALIBRATED.map(|end| mid * end);
+        Range { low: range.low.max(least), mid, high: range.high.min(most) }
     }
 
     fn step(&self, factor: Option<f64>) -> ScaledStep {
@@ -407,8 +458,16 @@ impl<'a> Replica<'a> {
         };
         let micro =
             if self.batches == 1.0 { "1 micro-batch".to_owned() } else { format!("{} micro-batches", self.batches) };
-        let over = if layout.machines > 1 { format!(" and {}", layout.network.words()) } else { String::new() };
-        format!("{of}, {micro}: {}; over {}{over}", parts.join(", "), self.gpu.link.words())
+        let rack = if self.domain > layout.gpus {
+            format!(" in racks of {} GPUs", self.gpu.fabric.domain)
+        } else {
+            String::new()
+        };
+        let over = if layout.all() > self.domain { format!(" and {}", layout.network.words()) } else { String::new() };
+        let measured = self.factors.map_or_else(String::new, |LayoutFactors { compute, exchange }| {
+            format!("; as measured: {compute:.2} times the operations, {exchange:.2} times the exchange")
+        });
+        format!("{of}, {micro}: {}; over {}{rack}{over}{measured}", parts.join(", "), self.gpu.link.words())
     }
 }
 

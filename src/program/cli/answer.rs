@@ -32,12 +32,15 @@ pub(super) fn predict(args: &PredictArgs, out: &mut dyn Write) -> Result<u8, Cli
         check_new(path, args.file_args.force)?;
     }
     let mut step = None;
+    // The first lines are the same on a terminal, in Markdown and in HTML.
+    let mut first = Vec::new();
+    let is_told = !args.difference && (args.form.is_text() || args.form.markdown || args.html.is_some());
     let mut answers = if let Some(file) = &args.black_box.black_box {
         let (answers, line) = from_black_box(&args.black_box, file, &args.input, &args.to, &catalog)?;
+        first.extend(is_told.then(|| answer::lines(&answers, &prices)).into_iter().flatten());
         if args.form.is_text() {
             writeln!(out, "{line}\n")?;
-            answer::write_picks(&answers, &prices, out)?;
-            writeln!(out)?;
+            write_lines(&first, out)?;
         }
         answers
     } else {
@@ -60,13 +63,13 @@ pub(super) fn predict(args: &PredictArgs, out: &mut dyn Write) -> Result<u8, Cli
             return compare(args, &loaded, &catalog, &options, out);
         }
         let found = habitat_prediction::predict(&loaded.profile, &catalog, &options);
+        if is_told {
+            first = answer::first_lines(&loaded.profile, &catalog, found.as_ref().ok(), &prices);
+            first.extend(speed_up(&loaded, &catalog, &options, found.as_ref().ok()));
+        }
         if args.form.is_text() {
             // Measured figures need no catalog and are shown even if the prediction fails.
-            if !args.difference {
-                answer::write(&loaded.profile, &catalog, found.as_ref().ok(), &prices, out)?;
-                write_speed_up(&loaded, &catalog, &options, found.as_ref().ok(), out)?;
-                writeln!(out)?;
-            }
+            write_lines(&first, out)?;
             recorded(&loaded, args.verbose || found.is_err(), out)?;
             out.flush()?;
         }
@@ -87,13 +90,24 @@ pub(super) fn predict(args: &PredictArgs, out: &mut dyn Write) -> Result<u8, Cli
         answers = fastest_first(answers);
     }
     if let Some(path) = &args.html {
-        save_report(args, path, step.as_ref(), &answers, &prices)?;
+        save_report(args, path, step.as_ref(), (&answers, &first), &prices)?;
     }
     if args.difference {
         return differ(args, &answers, out);
     }
+    print_predictions(args, &answers, &first, &prices, out)
+}
+
+/// Prints the predictions in the requested form; Markdown with the `first` lines.
+fn print_predictions(
+    args: &PredictArgs,
+    answers: &Predictions,
+    first: &[String],
+    prices: &PriceBook,
+    out: &mut dyn Write,
+) -> Result<u8, CliError> {
     match args.form {
-        TableForm { json: true, .. } => return print_json(&predictions::json(&answers, &prices, args.operations), out),
+        TableForm { json: true, .. } => return print_json(&predictions::json(answers, prices, args.operations), out),
         TableForm { csv: true, .. } if args.operations => {
             for (index, prediction) in answers.predictions.iter().enumerate() {
                 let mut text = Vec::new();
@@ -104,43 +118,43 @@ pub(super) fn predict(args: &PredictArgs, out: &mut dyn Write) -> Result<u8, Cli
                 out.write_all(&text[from..])?;
             }
         }
-        TableForm { csv: true, .. } => predictions::table(&answers, &prices).write_csv(out)?,
+        TableForm { csv: true, .. } => predictions::table(answers, prices).write_csv(out)?,
         TableForm { markdown: true, .. } => {
             let workload = &answers.workload;
             writeln!(out, "# Step times: {}\n", markdown(&clean(&workload.name, 80)))?;
             writeln!(out, "{}\n", markdown(&summary::workload_facts(workload)))?;
+            let lines: Vec<String> = first.iter().map(|line| format!("- {}", markdown(line))).collect();
+            write_lines(&lines, out)?;
             predictions::write_warnings(&answers.warnings(), out)?;
-            predictions::table(&answers, &prices).write_markdown(out)?;
+            predictions::table(answers, prices).write_markdown(out)?;
             for prediction in answers.predictions.iter().filter(|_| args.operations) {
                 writeln!(out, "\n### {}\n", prediction.gpu.slug)?;
                 predictions::operations_table(prediction).write_markdown(out)?;
             }
         }
         _ => {
-            summary::write_predictions(&answers, &prices, terminal::width(), out)?;
-            memory::write_remedies(&answers, |_| true, out)?;
+            summary::write_predictions(answers, prices, terminal::width(), out)?;
+            memory::write_remedies(answers, |_| true, out)?;
             for prediction in answers.predictions.iter().filter(|_| args.operations) {
                 writeln!(out, "\n{}: {}", prediction.gpu.slug, prediction.memory.reason)?;
-                predictions::operations_table(prediction).write_text(out)?;
+                predictions::operations_table(prediction).write_lines(terminal::width(), out)?;
             }
         }
     }
     Ok(0)
 }
 
-/// Writes the speed in the requested precision, from a second prediction in the recorded one.
-fn write_speed_up(
-    loaded: &Loaded,
-    catalog: &Catalog,
-    options: &Options,
-    other: Option<&Predictions>,
-    out: &mut dyn Write,
-) -> std::io::Result<()> {
-    let Some((to, other)) = options.precision.zip(other) else { return Ok(()) };
+/// Writes lines and an empty line, if there are lines.
+fn write_lines(lines: &[String], out: &mut dyn Write) -> std::io::Result<()> {
+    if lines.is_empty() { Ok(()) } else { writeln!(out, "{}\n", lines.join("\n")) }
+}
+
+/// The speed in the requested precision, from a second prediction in the recorded one.
+fn speed_up(loaded: &Loaded, catalog: &Catalog, options: &Options, other: Option<&Predictions>) -> Option<String> {
+    let (to, other) = options.precision.zip(other)?;
     let options = Options { precision: None, steps_only: true, ..options.clone() };
-    let recorded = habitat_prediction::predict(&loaded.profile, catalog, &options).ok();
-    let words = recorded.and_then(|recorded| answer::precision(&recorded, other, to));
-    words.map_or(Ok(()), |words| writeln!(out, "{words}"))
+    let recorded = habitat_prediction::predict(&loaded.profile, catalog, &options).ok()?;
+    answer::precision(&recorded, other, to)
 }
 
 /// Writes the recorded step: all of it if `whole`, else two lines.
@@ -182,7 +196,7 @@ fn save_report(
     args: &PredictArgs,
     path: &Path,
     step: Option<&Loaded>,
-    answers: &Predictions,
+    (answers, first): (&Predictions, &[String]),
     prices: &PriceBook,
 ) -> Result<(), CliError> {
     let compared = args.difference.then(|| compared(answers)).transpose()?;
@@ -195,7 +209,7 @@ fn save_report(
         plan: None,
         frontier: &[],
         difference: compared.as_ref(),
-        lines: &[],
+        lines: first,
         command: &hints::typed().to_string(),
         created: store::now(),
     };

@@ -33,7 +33,7 @@ pub(super) fn run(args: &BatchesArgs, out: &mut dyn Write) -> Result<u8, CliErro
     for file in &files {
         let loaded = load(&args.input(file.clone()), &catalog)?;
         loaded.warn();
-        if loaded.embedded && (args.form.is_text() || args.form.markdown) {
+        if loaded.embedded && (args.table.form.is_text() || args.table.form.markdown) {
             writeln!(out, "{}\n", loaded.label)?;
         }
         profiles.push((loaded.label, loaded.profile));
@@ -54,7 +54,7 @@ pub(super) fn run(args: &BatchesArgs, out: &mut dyn Write) -> Result<u8, CliErro
         sweep(&profiles, &catalog, &options, &args.at)
     };
     let sweep = sweep.at(&profiles[0].0)?;
-    match args.form {
+    match args.table.form {
         TableForm { json: true, .. } => return print_json(&batches::json(&sweep), out),
         TableForm { csv: true, .. } if args.families => batches::families(&sweep).write_csv(out)?,
         TableForm { csv: true, .. } => batches::table(&sweep).write_csv(out)?,

@@ -16,7 +16,7 @@ use habitat_step::catalog::Catalog;
 
 pub(super) fn run(args: &CompareArgs, out: &mut dyn Write) -> Result<u8, CliError> {
     let catalog = store::catalog(&Paths::find())?;
-    let plan = plan_toml::parse(&store::read_text(&args.plan, Limit::PLAN)?).at(args.plan.display())?;
+    let plan = plan_toml::parse(&store::kind::read_toml(&args.plan, store::kind::PLAN)?).at(args.plan.display())?;
     let (mut happened, mut recorded) = (Run::default(), None);
     for path in &args.runs {
         let (run, is_step) = read(args, path, &catalog)?;

@@ -9,18 +9,24 @@ use super::output::{check_new, print_json, save_html};
 use crate::settings::args::{DiffArgs, TableForm};
 use crate::store::{self, Paths};
 use crate::terminal;
+use habitat_reports::gate::Gate;
+use habitat_reports::html;
 use habitat_reports::recordings::{self, Recordings};
-use habitat_reports::{format, html};
 use habitat_step::profile::breakdown::GroupBy;
-use habitat_step::profile::difference::Spread;
 
 /// Exit code if the second step is longer by more than `--fail-over`.
 const LONGER: u8 = 3;
 
 pub(super) fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<u8, CliError> {
-    args.html.as_deref().map_or(Ok(()), |path| check_new(path, args.file_args.force))?;
+    for path in args.html.iter().chain(&args.junit) {
+        check_new(path, args.file_args.force)?;
+    }
     let catalog = store::catalog(&Paths::find())?;
-    let [first, second] = [load_file(&args.first, &catalog)?, load_file(&args.second, &catalog)?];
+    let [mut first, mut second] = [load_file(&args.first, &catalog)?, load_file(&args.second, &catalog)?];
+    // Times of two CPUs compare; those of a CPU and of a GPU do not.
+    if let (Some(one), Some(other)) = (first.profile.on_cpu(), second.profile.on_cpu()) {
+        (first.profile, second.profile) = (one, other);
+    }
     first.warn();
     second.warn();
     let compared = compared([&first, &second], args.by)?;
@@ -31,10 +37,16 @@ pub(super) fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<u8, CliError> 
         }
     }
     let most = if args.all { usize::MAX } else { recordings::TOP };
+    let gate = Gate { compared: &compared, most: args.fail_over };
     match args.form {
         TableForm { json: true, .. } => _ = print_json(&recordings::json(&compared), out)?,
         TableForm { csv: true, .. } => recordings::csv_table(&compared).write_csv(out)?,
-        TableForm { markdown: true, .. } => recordings::write_markdown(&compared, most, out)?,
+        TableForm { markdown: true, .. } => {
+            if let Some(verdict) = gate.markdown() {
+                writeln!(out, "{verdict}\n")?;
+            }
+            recordings::write_markdown(&compared, most, out)?;
+        }
         TableForm { .. } => recordings::write_text(&compared, most, terminal::width(), out)?,
     }
     out.flush()?;
@@ -42,20 +54,11 @@ pub(super) fn run(args: &DiffArgs, out: &mut dyn Write) -> Result<u8, CliError> 
         let report = html::of_recordings(&compared, &hints::typed().to_string(), store::now());
         save_html(&report, path, args.file_args.force)?;
     }
-    let Some(longer) = compared.difference.share().zip(args.fail_over).filter(|(share, most)| share > most) else {
-        return Ok(0);
-    };
-    let (share, most) = longer;
-    let chance = match compared.difference.spread() {
-        Spread::Beyond => "",
-        Spread::Within => "; this may be noise: the recorded step times overlap",
-        Spread::Unknown => "; it could be noise: a recording has a single step",
-    };
-    terminal::say(format_args!(
-        "the second step is {} longer than the first, more than the {} of --fail-over{chance}",
-        format::percent(share),
-        format::percent(most)
-    ));
+    if let Some(path) = &args.junit {
+        store::save_atomically(path, gate.junit().as_bytes(), args.file_args.force)?;
+    }
+    let Some(failure) = gate.failure() else { return Ok(0) };
+    terminal::say(failure);
     Ok(LONGER)
 }
 
@@ -66,7 +69,7 @@ pub(super) fn compared(recorded: [&Loaded; 2], by: GroupBy) -> Result<Recordings
     compared.map_err(|(place, lacks)| {
         let predict = |label| command_of(&["predict", label, "--to", "h100-sxm5-80gb"]);
         CliError::Refused(format!(
-            "{lacks}, so times cannot be compared. Record the step on a GPU (`habitat-tui run`, `attach`, or a trace of torch.profiler with ProfilerActivity.CUDA), or compare predictions for both:\n  {}\n  {}",
+            "{lacks}, so times cannot be compared. Record the step on a GPU (`habitat-tui run`, `attach`, or a trace of torch.profiler with ProfilerActivity.CUDA), both on CPUs (for `habitat-tui diff`), or compare predictions for both:\n  {}\n  {}",
             predict(labels[0]),
             predict(labels[1])
         ))

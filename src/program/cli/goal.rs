@@ -69,7 +69,7 @@ pub(super) fn lines(wish: &Wish, own: &OwnArgs, catalog: &Catalog) -> Result<Vec
             if deadline.is_weekday_of_today(&now) { "; \"next\" before the day means a week later" } else { "" };
         Some(format!("Deadline: {meaning}, {} from now{later}", format::hours(hours)))
     });
-    let mut lines = own::lines(own, catalog)?;
+    let mut lines = own::lines(own, wish.network.is_some(), catalog)?;
     lines.splice(..0, deadline);
     Ok(lines)
 }

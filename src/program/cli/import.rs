@@ -123,9 +123,7 @@ const ACCEPTED: &str = "PyTorch traces (.json, .json.gz, .json.zst), exports of 
 /// Formats of the files.
 fn formats(paths: &[PathBuf], kinds: &[Kind]) -> Result<Vec<Format>, CliError> {
     let format = |(path, kind): (&PathBuf, &Kind)| match kind {
-        Kind::Trace => Ok(Format::Kineto),
-        Kind::Nsight => Ok(Format::Nsight),
-        Kind::Xplane => Ok(Format::Xplane),
+        Kind::Recording(format) => Ok(*format),
         Kind::OpList => {
             let problem = "an op list is a whole step; import it alone";
             Err(CliError::Refused(problem.to_owned()).at(path.display()))

@@ -91,13 +91,10 @@ fn complete(flag: &str, place: &mut Option<u64>, given: Option<u64>, label: &str
 pub(super) fn load_file(path: &Path, catalog: &Catalog) -> Result<Loaded, CliError> {
     let find = |device: &DeviceInfo| resolve(device, catalog);
     let options = ImportOptions { workload: workload_name(path), resolve_gpu: Some(&find), ..ImportOptions::default() };
-    let recorded = |format| Ok::<_, CliError>((import(path, format, &options)?.profile, Vec::new()));
     let (profile, warnings) = match store::kind(path)? {
         Kind::Profile => store::read_profile(path)?,
         Kind::OpList => (op_list(path)?, Vec::new()),
-        Kind::Nsight => recorded(Format::Nsight)?,
-        Kind::Xplane => recorded(Format::Xplane)?,
-        Kind::Trace => recorded(Format::Kineto)?,
+        Kind::Recording(format) => (import(path, format, &options)?.profile, Vec::new()),
         other @ (Kind::BlackBox | Kind::Other(_)) => return Err(other.refused(path, kind::STEPS).into()),
     };
     Ok(Loaded { profile, label: path.display().to_string(), embedded: false, warnings })

@@ -8,19 +8,23 @@ use super::error::{At, CliError};
 use super::goal;
 use super::input::{Loaded, load};
 use super::options::{options, settings};
+use super::output::check_new;
 use super::progress;
 use crate::settings::args::{InputArgs, ModelArgs, PlanJobsArgs, RecordedArgs, TableForm};
 use crate::settings::jobs::{JobTable, JobsFile, MachineTable, StepTable};
 use crate::settings::wish::Wish;
-use crate::store::{self, Limit, Paths};
+use crate::store::{self, Paths};
+use crate::terminal;
 use habitat_base::text;
-use habitat_base::units::Hours;
-use habitat_planning::plan::jobs::{Job, JobsPlan, Machine, Shared, Supply, book, plan_jobs};
+use habitat_base::units::{Hours, UsdPerHour};
+use habitat_planning::plan::jobs::{Job, JobsPlan, Machine, Shared, Supply, book, offers, plan_jobs};
 use habitat_planning::plan::solve::Settings;
 use habitat_planning::plan::{Accept, Goal, PlanStatus};
 use habitat_planning::pricing::PriceBook;
 use habitat_prediction::{Host, MethodChoice, PredictError, Predictions, predict};
 use habitat_reports::jobs::JobsForm;
+use habitat_reports::launch::{JobStart, Launcher, Start, files};
+use habitat_reports::plan_form::PlanFormError;
 use habitat_step::catalog::Catalog;
 
 /// Recorded steps of the jobs file with their predictions.
@@ -42,7 +46,10 @@ pub(super) fn run(args: &PlanJobsArgs, out: &mut dyn Write) -> Result<u8, CliErr
     let PlanJobsArgs { file, method, host, models, accept, .. } = args;
     let (file, models, accept) = (file.clone(), models.clone(), accept.clone());
     let jobs = Jobs { file, method: *method, host: *host, models, accept };
-    let form = match args.form {
+    if let Some(tool) = args.export {
+        return jobs.export(args, tool, out);
+    }
+    let form = match args.table.form {
         TableForm { json: true, .. } => JobsForm::Json,
         TableForm { csv: true, .. } => JobsForm::Csv,
         TableForm { markdown: true, .. } => JobsForm::Markdown,
@@ -59,47 +66,102 @@ impl Jobs {
     pub fn plan(&self) -> Result<JobsPlan, CliError> {
         // The screens own the terminal.
         progress::silence();
-        self.planned(|_| {})
+        Ok(self.planned(|_| {})?.0)
     }
 
     /// Prints the plan and returns the exit code.
     pub(super) fn print(&self, form: JobsForm, out: &mut dyn Write) -> Result<u8, CliError> {
-        let plan = self.planned(Loaded::warn)?;
-        out.write_all(form.text(&plan)?.as_bytes())?;
+        let (plan, _) = self.planned(Loaded::warn)?;
+        match form {
+            JobsForm::Text => habitat_reports::jobs::write(&plan, terminal::width(), out)?,
+            _ => out.write_all(form.text(&plan)?.as_bytes())?,
+        }
         Ok(u8::from(plan.total.is_none() || plan.status == PlanStatus::Infeasible))
     }
 
-    /// Plans the jobs and passes each recording to `read` once it is loaded.
-    fn planned(&self, read: fn(&Loaded)) -> Result<JobsPlan, CliError> {
+    /// Writes launch files of all jobs into a folder and returns the exit code.
+    fn export(&self, args: &PlanJobsArgs, launcher: Launcher, out: &mut dyn Write) -> Result<u8, CliError> {
+        let (folder, force) = (args.table.file_args.output.clone().unwrap_or_default(), args.table.file_args.force);
+        if folder.is_file() {
+            let problem =
+                format!("{} is a file; with --export, -o is the folder of the launch files", folder.display());
+            return Err(CliError::Refused(problem));
+        }
+        let path = self.file.display();
+        let file = JobsFile::parse(&store::kind::read_toml(&self.file, store::kind::JOBS)?).at(&path)?;
+        let usual = args.launch.launch().or(&file.launch).or(&settings(&Paths::find())?.launch);
+        let (plan, predictions) = self.planned(Loaded::warn)?;
+        let start = |(job, predictions): (&JobTable, &Arc<Predictions>)| {
+            let (name, copy) = job.copy.clone();
+            let launch = job.launch.clone().or(&usual);
+            if launch.framework.is_some() && job.time.survive.is_some() {
+                let problem = "launch.framework: does not apply to copies that stop early (survive), since a rung goes on from \
+                               the checkpoint of another; omit it, and write the flags in command, with $RUNG and $COPY";
+                return Err(CliError::Refused(problem.to_owned()))
+                    .at(format!("line {}: job {:?}", job.line, job.name))
+                    .at(&path);
+            }
+            Ok(JobStart { name, copy, start: Start::new(launch, predictions) })
+        };
+        let starts = file.jobs.iter().zip(&predictions).map(start).collect::<Result<Vec<JobStart>, CliError>>()?;
+        let files = files(&plan, &starts, launcher).map_err(PlanFormError::from)?;
+        // Write either all files or none.
+        for file in &files {
+            check_new(&folder.join(&file.name), force)?;
+        }
+        std::fs::create_dir_all(&folder).map_err(|error| CliError::Refused(error.to_string())).at(folder.display())?;
+        for file in &files {
+            store::save_atomically(&folder.join(&file.name), file.text.as_bytes(), force)?;
+        }
+        let last = files.last().map(|file| folder.join(&file.name)).unwrap_or_default();
+        let (count, script) = (files.len(), text::shell_word(&last.to_string_lossy()));
+        writeln!(out, "wrote {count} files to {}; start all jobs with: bash {script}", folder.display())?;
+        Ok(0)
+    }
+
+    /// Plans the jobs, with the predictions of each, and passes each recording to `read` once it is loaded.
+    fn planned(&self, read: fn(&Loaded)) -> Result<(JobsPlan, Vec<Arc<Predictions>>), CliError> {
         let path = self.file.display();
         let paths = Paths::find();
         let catalog = store::catalog(&paths)?;
-        let file = JobsFile::parse(&store::read_text(&self.file, Limit::PLAN)?).at(&path)?;
+        let file = JobsFile::parse(&store::kind::read_toml(&self.file, store::kind::JOBS)?).at(&path)?;
         let usual = settings(&paths)?.plan;
         let machines = file.machines.iter().map(|machine| machine_of(machine, &catalog).at(&path));
         let machines = machines.collect::<Result<Vec<_>, _>>()?;
-        if !(machines.is_empty() || self.accept.is_empty()) {
-            let problem = "--accept: does not apply to [[machine]], as nothing is rented; omit it";
+        let rents = machines.is_empty() || file.rent;
+        if !(rents || self.accept.is_empty()) {
+            let problem = "--accept: does not apply to [[machine]], as nothing is rented; omit it, or rent with rent = true in the file";
             return Err(CliError::Refused(problem.to_owned())).at(&path);
         }
-        let (prices, usual) =
-            if machines.is_empty() { (store::prices(&paths)?, usual) } else { (book(&machines), usual.for_machines()) };
+        // A price of time needs the dollars of machines.
+        let has_price = |prices: [Option<UsdPerHour>; 2]| prices.into_iter().flatten().any(|price| price.get() > 0.0);
+        let of_job = |job: &JobTable| has_price([job.time.late_usd_per_hour, job.time.hour_value]);
+        let values_time = has_price([file.late_price, file.hour_value]) || file.jobs.iter().any(of_job);
+        let is_shared = values_time || machines.iter().any(|machine| machine.is_shared);
+        let (prices, usual) = match (rents, is_shared) {
+            (true, _) => (store::prices(&paths)?.with_offers(offers(&machines)).on(store::today()), usual),
+            (false, true) => (PriceBook::new(offers(&machines)), usual.for_machines()),
+            (false, false) => (book(&machines), usual.for_machines()),
+        };
         let deadline = goal::hours(file.shared.deadline.as_ref()).at(&path)?;
         let mut steps = Vec::new();
         let mut job_of = |job| self.job_of(job, &file, &usual, &catalog, &prices, (&mut steps, read)).at(&path);
         let jobs = file.jobs.iter().map(&mut job_of);
         let jobs = jobs.collect::<Result<Vec<_>, _>>()?;
-        let supply = if machines.is_empty() { Supply::Rent(&prices) } else { Supply::Machines(&machines) };
+        let supply = if rents || is_shared { Supply::Rent(&prices) } else { Supply::Machines(&machines) };
         let confidence = file.confidence.or(usual.confidence).or(jobs.first().map(|job| job.goal.confidence));
         let shared = Shared {
             deadline,
             budget: file.shared.budget,
             max_price: file.shared.max_price,
             quotas: [usual.quota, file.shared.quota].concat(),
-            wait: file.wait,
+            wait: file.wait || !machines.is_empty(),
             confidence: confidence.unwrap_or(habitat_planning::plan::Confidence::High),
+            late_price: file.late_price,
+            hour_value: file.hour_value,
         };
-        plan_jobs(&jobs, supply, &shared, Settings::default()).at(&path)
+        let plan = plan_jobs(&jobs, supply, &shared, Settings::default()).at(&path)?;
+        Ok((plan, jobs.into_iter().map(|job| job.predictions).collect()))
     }
 
     /// A job with the prediction of its step. Jobs with the same step share the prediction.
@@ -118,7 +180,7 @@ impl Jobs {
         wish.quota.extend(file.shared.quota.iter().cloned());
         // Checked before the step is read, so that a wrong name is reported at once.
         // Existing machines are the user's own choice: without risks to accept.
-        let goal = if file.machines.is_empty() { Goal::firm(work) } else { Goal::new(work) };
+        let goal = if file.machines.is_empty() || file.rent { Goal::firm(work) } else { Goal::new(work) };
         let mut goal = goal::goal(goal, &wish, usual, catalog, prices).at(&place)?;
         goal.limits.accept.extend(&self.accept);
         goal.limits.accept.sort_unstable();
@@ -133,9 +195,12 @@ impl Jobs {
             steps.push((job.step.clone(), Arc::clone(&predictions)));
             predictions
         };
-        let earliest = arrival(job, goal.deadline, deadline).at(&place)?;
+        let (late_price, hour_value) = (job.time.late_usd_per_hour, job.time.hour_value);
+        let firm = goal.deadline.filter(|_| late_price.is_none());
+        let earliest = arrival(job, firm, deadline.filter(|_| file.late_price.is_none())).at(&place)?;
         let (name, priority) = (job.name.clone(), job.time.priority.unwrap_or(1.0));
-        Ok(Job { name, predictions, goal, earliest, after: job.after.clone(), priority })
+        let after = job.after.clone();
+        Ok(Job { name, predictions, goal, earliest, after, priority, late_price, hour_value })
     }
 
     /// The input for a job's step.
@@ -179,7 +244,7 @@ impl Jobs {
     /// [`CliError`] if the file cannot be read.
     pub(super) fn first(&self) -> Result<(InputArgs, Wish), CliError> {
         let path = self.file.display();
-        let file = JobsFile::parse(&store::read_text(&self.file, Limit::PLAN)?).at(&path)?;
+        let file = JobsFile::parse(&store::kind::read_toml(&self.file, store::kind::JOBS)?).at(&path)?;
         let job = file.jobs.first().ok_or_else(|| CliError::Refused("contains no jobs".to_owned())).at(&path)?;
         Ok((self.input(job), job.wish.clone()))
     }
@@ -222,5 +287,6 @@ fn machine_of(machine: &MachineTable, catalog: &Catalog) -> Result<Machine, CliE
         gpu_count: machine.gpus,
         count: machine.count,
         price: machine.usd_per_hour,
+        is_shared: machine.share,
     })
 }

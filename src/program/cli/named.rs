@@ -23,10 +23,16 @@ pub(super) fn job_name(command: &[OsString]) -> String {
     }
 }
 
+/// Longest stem of a file name in bytes. Most file systems allow 255 for a whole name, and ours have a date, a number and
+/// an extension.
+const LONGEST: usize = 100;
+
 /// Turns a name into the stem of a file name.
 pub(super) fn file_stem(name: &str) -> String {
     let clean: String = name.chars().map(|c| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '-' }).collect();
-    clean.trim_start_matches('.').to_owned()
+    let clean = clean.trim_start_matches('.');
+    let end = (0..=clean.len().min(LONGEST)).rev().find(|end| clean.is_char_boundary(*end));
+    clean[..end.unwrap_or_default()].to_owned()
 }
 
 /// An unused profile name in the current folder; its log's name is unused, too.
@@ -49,6 +55,8 @@ mod tests {
         assert_eq!(named("python -m my.train"), "my.train");
         assert_eq!(named("python -m torch.distributed.run --nproc 2 pre.py"), "pre");
         assert_eq!(named("/bin/sh run.sh"), "sh");
+        // A name of Japanese characters is three bytes for each.
+        assert_eq!([file_stem(&"x".repeat(300)).len(), file_stem(&"学".repeat(300)).len()], [100, 99]);
         let unused = unused_profile("../x");
         assert!(unused.to_string_lossy().starts_with("-x-20"), "{unused:?}");
     }

@@ -9,16 +9,16 @@ use super::input::load;
 use super::options::{options, settings};
 use super::output::{check_form, check_new, print_json, save_html};
 use super::{batches, goal, gpu, hints, own};
-use crate::settings::args::{ExportTool, FrameworkName, InputArgs, OwnArgs, PlanArgs, RecordedArgs, TableForm};
+use crate::settings::args::{InputArgs, OwnArgs, PlanArgs, RecordedArgs, TableForm};
 use crate::settings::wish::Wish;
-use crate::store::{self, Limit, Paths, bundled};
+use crate::store::{self, Kind, Paths, bundled, kind};
 use crate::terminal;
 use habitat_base::text;
 use habitat_planning::plan::{Goal, Plan, PlanStatus, Prepared};
 use habitat_planning::pricing::PriceBook;
 use habitat_prediction::{Predictions, predict};
 use habitat_reports::html::Report;
-use habitat_reports::launch::{Framework, Launcher, Start};
+use habitat_reports::launch::{Launch, Launcher, Start};
 use habitat_reports::plan_form::{self, PlanForm, Written};
 use habitat_reports::plan_toml::{self, PlanFile, Request};
 use habitat_reports::{frontier, plan_changes, summary};
@@ -40,6 +40,8 @@ struct Asked {
     own: OwnArgs,
     /// How the request was interpreted, for people.
     lines: Vec<String>,
+    /// How the parts start.
+    launch: Launch,
 }
 
 pub(super) fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<u8, CliError> {
@@ -120,15 +122,22 @@ fn frontier(args: &PlanArgs, asked: &Asked, prepared: &Prepared, out: &mut dyn W
 /// The request from the flags and the settings.
 fn asked(args: &PlanArgs, catalog: &Catalog, prices: &PriceBook) -> Result<Asked, CliError> {
     let paths = Paths::find();
+    if let Some(file) = &args.input.file
+        && let other @ (Kind::BlackBox | Kind::Other(_)) = store::kind(file)?
+    {
+        return Err(other.refused(file, kind::STEPS).into());
+    }
     let work = args.wish.work().ok_or_else(|| {
         CliError::Refused(
             "no amount of work given: pass --samples, --steps, --epochs with --dataset, or --tokens; such as `habitat-tui plan --epochs 3 --dataset 10M`".to_owned(),
         )
     })?;
-    let goal = goal::goal(Goal::firm(work), &args.wish, &settings(&paths)?.plan, catalog, prices)?;
+    let settings = settings(&paths)?;
+    let goal = goal::goal(Goal::firm(work), &args.wish, &settings.plan, catalog, prices)?;
     let goal = goal.with_sizes(args.batch_sizes.is_some());
     let lines = goal::lines(&args.wish, &args.own, catalog)?;
     let command = hints::typed().to_string();
+    let launch = args.launch.launch().or(&settings.launch);
     if let Some(file) = &args.black_box.black_box {
         let (predictions, _) = from_black_box(&args.black_box, file, &args.input, &[], catalog)?;
         let label = file.display().to_string();
@@ -143,6 +152,7 @@ fn asked(args: &PlanArgs, catalog: &Catalog, prices: &PriceBook) -> Result<Asked
             before: None,
             lines,
             own: args.own.clone(),
+            launch,
         });
     }
     let loaded = load(&args.input, catalog)?;
@@ -159,7 +169,17 @@ fn asked(args: &PlanArgs, catalog: &Catalog, prices: &PriceBook) -> Result<Asked
         ..Request::new(command, file, &loaded.profile, &options)?
     };
     let profile = Some(loaded.profile);
-    Ok(Asked { profile, predictions, goal, request, label: loaded.label, before: None, lines, own: args.own.clone() })
+    Ok(Asked {
+        profile,
+        predictions,
+        goal,
+        request,
+        label: loaded.label,
+        before: None,
+        lines,
+        own: args.own.clone(),
+        launch,
+    })
 }
 
 /// The request from a plan's file, for the recorded step that it names or for another recording.
@@ -169,7 +189,7 @@ fn asked_again(args: &PlanArgs, path: &Path, catalog: &Catalog) -> Result<Asked,
             "--from uses the work, the limits and the assumptions of the file; omit their flags".to_owned(),
         ));
     }
-    let before = plan_toml::parse(&store::read_text(path, Limit::PLAN)?).at(path.display())?;
+    let before = plan_toml::parse(&kind::read_toml(path, kind::PLAN)?).at(path.display())?;
     let request = &before.request;
     let Some(sha256) = &request.profile_sha256 else {
         let problem = format!(
@@ -234,9 +254,11 @@ fn asked_again(args: &PlanArgs, path: &Path, catalog: &Catalog) -> Result<Asked,
         ..Request::new(hints::typed().to_string(), file, &loaded.profile, &options)?
     };
     let profile = Some(loaded.profile);
+    let launch = args.launch.launch().or(&before.launch).or(&settings(&Paths::find())?.launch);
     Ok(Asked {
         profile,
         predictions,
+        launch,
         goal: before.goal.clone(),
         request,
         label: loaded.label,
@@ -263,20 +285,12 @@ fn write(args: &PlanArgs, plan: &Plan, asked: &Asked, prices: &PriceBook, out: &
         predictions: &asked.predictions,
         request: &asked.request,
         created: store::now(),
-        start: Start {
-            partition: args.partition.as_deref(),
-            command: args.command.as_deref(),
-            framework: args.framework.map(|framework| match framework {
-                FrameworkName::Megatron => Framework::Megatron,
-                FrameworkName::Torchtitan => Framework::Torchtitan,
-            }),
-            sequence_length: asked.predictions.workload.sequence_length,
-        },
+        start: &Start::new(asked.launch.clone(), &asked.predictions),
         all_rejected: args.rejected,
         report: None,
     })?;
     let Some(path) = &args.output else {
-        let between = if form == PlanForm::Launch(Launcher::Dstack) { "---\n" } else { "" };
+        let between = if form == PlanForm::Launch(Launcher::Slurm) { "" } else { "---\n" };
         if form == PlanForm::Launch(Launcher::Slurm) && texts.len() > 1 {
             let parts = texts.len();
             return Err(CliError::Refused(format!(
@@ -297,7 +311,8 @@ fn write(args: &PlanArgs, plan: &Plan, asked: &Asked, prices: &PriceBook, out: &
     for (path, text) in paths.iter().zip(&texts) {
         store::save_atomically(path, text.as_bytes(), args.force)?;
     }
-    Ok(())
+    let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+    Ok(writeln!(out, "wrote {}", names.join(", "))?)
 }
 
 /// The table form from a flag, or from the extension of the file.
@@ -318,11 +333,7 @@ fn plan_form(args: &PlanArgs) -> Option<PlanForm> {
         _ => {}
     }
     match args {
-        PlanArgs { export: Some(tool), .. } => Some(PlanForm::Launch(match tool {
-            ExportTool::Skypilot => Launcher::SkyPilot,
-            ExportTool::Dstack => Launcher::Dstack,
-            ExportTool::Slurm => Launcher::Slurm,
-        })),
+        PlanArgs { export: Some(tool), .. } => Some(PlanForm::Launch(*tool)),
         _ => (args.toml || args.output.is_some()).then_some(PlanForm::Toml),
     }
 }

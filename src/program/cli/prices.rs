@@ -8,7 +8,7 @@ use jiff::civil::Date;
 
 use super::error::{At, CliError};
 use super::output::{print_json, print_table};
-use crate::settings::args::{PricesArgs, PricesCommand, PricesListArgs, PricesUpdateArgs};
+use crate::settings::args::{PricesArgs, PricesCommand, PricesUpdateArgs, TableArgs};
 use crate::store::download::{self, Download};
 use crate::store::prices::{self as files, PriceFile};
 use crate::store::{self, Limit, Paths, StoreError};
@@ -51,7 +51,7 @@ pub(super) fn run(args: &PricesArgs, out: &mut dyn Write) -> Result<u8, CliError
     }
 }
 
-fn list(args: &PricesListArgs, out: &mut dyn Write) -> Result<u8, CliError> {
+fn list(args: &TableArgs, out: &mut dyn Write) -> Result<u8, CliError> {
     let all = files::files(&Paths::find())?;
     let mut by_provider: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for file in &all {

@@ -1,19 +1,24 @@
-//! Commands that print built-in data: `gpus`, `offers`, `schema`, `config`.
+//! Commands that print built-in data: `gpus`, `offers`, `schema`, `completions`, `man`, `config`.
 
 use std::io::Write;
 use std::sync::Arc;
+
+use clap::CommandFactory;
+use clap_complete::Shell;
 
 use super::error::{At, CliError};
 use super::gpu;
 use super::options::{settings, weights_folder};
 use super::output::{print_json, print_table};
-use crate::settings::args::{ConfigArgs, GpusArgs, OffersArgs, SchemaArg};
+use crate::settings::args::{Cli, ConfigArgs, GpusArgs, OffersArgs, SchemaArg};
 use crate::store::{self, Limit, Paths, bundled};
+use habitat_base::text;
 use habitat_base::units::GpuSlug;
 use habitat_planning::pricing::{Market, Offer, PriceBook, Unusable};
 use habitat_prediction::blackbox::OperatorTotals;
 use habitat_reports::{
-    comparison, difference, gpus as gpus_report, jobs, offers as offers_report, plans, predictions, recordings,
+    comparison, difference, gpus as gpus_report, jobs, json_schema, lines, offers as offers_report, plans, predictions,
+    recordings,
 };
 use habitat_screens::keymap::Keymap;
 use habitat_step::catalog::Catalog;
@@ -23,11 +28,11 @@ pub(super) fn gpus(args: &GpusArgs, out: &mut dyn Write) -> Result<u8, CliError>
     let catalog = store::catalog(&Paths::find())?;
     if let Some(name) = &args.toml {
         let gpu = gpu::one(&catalog, "--toml", name)?;
-        let text = match &gpu.layer {
+        let toml = match &gpu.layer {
             habitat_step::catalog::Layer::Shipped => bundled::gpu_text(&gpu.slug).unwrap_or_default().to_owned(),
             habitat_step::catalog::Layer::User(path) => store::read_text(path.as_ref(), Limit::CATALOG)?,
         };
-        out.write_all(text.as_bytes())?;
+        out.write_all(toml.as_bytes())?;
         return Ok(0);
     }
     let wanted = args.filter.as_deref().unwrap_or_default().to_lowercase();
@@ -39,11 +44,11 @@ pub(super) fn gpus(args: &GpusArgs, out: &mut dyn Write) -> Result<u8, CliError>
             meant.contains(&gpu.slug) || texts.iter().any(|text| text.to_lowercase().contains(&wanted))
         })
         .collect();
-    if args.form.json {
+    if args.table.form.json {
         let rows: Vec<_> = found.iter().map(|gpu| gpus_report::json(gpu)).collect();
         print_json(&serde_json::json!({"format": "habitat-gpus", "version": 1, "gpus": rows}), out)?;
     } else {
-        print_table(&gpus_report::table(found.iter().copied()), args.form, out)?;
+        print_table(&gpus_report::table(found.iter().copied()), args.table.form, out)?;
     }
     Ok(u8::from(found.is_empty()))
 }
@@ -71,14 +76,14 @@ pub(super) fn offers(args: &OffersArgs, out: &mut dyn Write) -> Result<u8, CliEr
         let per_gpu = |offer: &Offer| offer.price.get() / f64::from(offer.gpu_count.max(1));
         per_gpu(a).total_cmp(&per_gpu(b)).then_with(|| a.id.cmp(&b.id))
     });
-    if args.form.json {
+    if args.table.form.json {
         let rows: Vec<_> = found.iter().map(|offer| offers_report::json(offer)).collect();
         print_json(
             &serde_json::json!({"format": "habitat-offers", "version": 2, "currency": "USD", "offers": rows}),
             out,
         )?;
     } else {
-        print_table(&offers_report::table(found.iter().map(|offer| &***offer)), args.form, out)?;
+        print_table(&offers_report::table(found.iter().map(|offer| &***offer)), args.table.form, out)?;
     }
     Ok(u8::from(found.is_empty()))
 }
@@ -101,15 +106,43 @@ fn slugs(catalog: &Catalog, filter: &str) -> Vec<GpuSlug> {
 pub(super) fn schema(of: SchemaArg, out: &mut dyn Write) -> Result<u8, CliError> {
     let schema = match of {
         SchemaArg::Profile => Profile::json_schema(),
-        SchemaArg::Predictions => schemars::schema_for!(predictions::PredictionsJson<'_>).to_value(),
-        SchemaArg::Comparison => schemars::schema_for!(comparison::ComparisonJson<'_>).to_value(),
-        SchemaArg::Difference => schemars::schema_for!(difference::DifferenceJson<'_>).to_value(),
-        SchemaArg::Diff => schemars::schema_for!(recordings::RecordingsJson<'_>).to_value(),
+        SchemaArg::Predictions => json_schema::<predictions::PredictionsJson<'_>>(),
+        SchemaArg::Comparison => json_schema::<comparison::ComparisonJson<'_>>(),
+        SchemaArg::Difference => json_schema::<difference::DifferenceJson<'_>>(),
+        SchemaArg::Diff => json_schema::<recordings::RecordingsJson<'_>>(),
         SchemaArg::BlackBox => OperatorTotals::json_schema(),
-        SchemaArg::PlanJobs => schemars::schema_for!(jobs::JobsJson<'_>).to_value(),
-        SchemaArg::Plan => schemars::schema_for!(plans::PlanJson<'_>).to_value(),
+        SchemaArg::PlanJobs => json_schema::<jobs::JobsJson<'_>>(),
+        SchemaArg::Plan => json_schema::<plans::PlanJson<'_>>(),
+        SchemaArg::JobLines => json_schema::<lines::JobLine>(),
     };
     print_json(&schema, out)
+}
+
+pub(super) fn completions(shell: Shell, out: &mut dyn Write) -> Result<u8, CliError> {
+    // Written in one go: the generator panics if its writer fails.
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "habitat-tui", &mut text);
+    out.write_all(&text)?;
+    Ok(0)
+}
+
+/// The manual page of the program, which refers to those of its commands, or of a command.
+pub(super) fn man(command: Option<&str>, out: &mut dyn Write) -> Result<u8, CliError> {
+    // Names the commands as `habitat-tui-plan`.
+    let mut page = Cli::command();
+    page.build();
+    if let Some(name) = command {
+        let commands = || page.get_subcommands().filter(|one| !one.is_hide_set());
+        let found = commands().find(|one| one.get_name() == name).cloned().ok_or_else(|| {
+            let all: Vec<&str> = commands().map(clap::Command::get_name).collect();
+            CliError::Refused(format!("no command {:?}: {}", text::clean(name, 40), all.join(", ")))
+        })?;
+        page = found;
+    }
+    let mut text = Vec::new();
+    clap_mangen::Man::new(page).render(&mut text)?;
+    out.write_all(&text)?;
+    Ok(0)
 }
 
 pub(super) fn config(args: &ConfigArgs, out: &mut dyn Write) -> Result<u8, CliError> {

@@ -4,7 +4,11 @@
 //! end. Standard output then belongs to the job, so our messages go to standard error.
 
 mod batches;
-mod live;
+pub(super) mod follow;
+pub(super) mod join;
+mod keeper;
+pub(super) mod live;
+mod log;
 mod outcome;
 mod report;
 mod session;
@@ -21,6 +25,7 @@ use super::error::CliError;
 use super::named::{job_name, unused_profile};
 use super::screens::Outcome;
 use crate::settings::args::{RunArgs, ScreensArgs};
+use crate::store::jobs::JobFolder;
 use crate::store::{self, Paths};
 use crate::terminal;
 use habitat_recorder::capture::{self, Recording, RecordingStatus};
@@ -35,6 +40,15 @@ pub(super) fn run(args: RunArgs, screens: ScreensArgs) -> Result<Outcome, CliErr
         };
         return batches::run(&args, &output, &mut one).map(Outcome::Exit);
     }
+    if let Some(folder) = args.keeper.as_deref().map(JobFolder::at) {
+        return live::keep(&Session::new(Arc::new(args), catalog)?, &folder).map(Outcome::Exit);
+    }
+    if args.detach {
+        return live::detach(&Session::new(Arc::new(args), catalog)?).map(Outcome::Exit);
+    }
+    if args.json_lines {
+        return live::lines(&Session::new(Arc::new(args), catalog)?).map(Outcome::Exit);
+    }
     let with_screens = !args.no_tui
         && !args.quiet
         && args.json.is_none()
@@ -46,7 +60,7 @@ pub(super) fn run(args: RunArgs, screens: ScreensArgs) -> Result<Outcome, CliErr
         return Err(CliError::Refused(why.to_owned()));
     }
     let session = Session::new(Arc::new(args), catalog)?;
-    if with_screens { live::run(session, screens) } else { plainly(&session).map(Outcome::Exit) }
+    if with_screens { live::run(&session, screens) } else { plainly(&session).map(Outcome::Exit) }
 }
 
 /// Records without screens: the job has the terminal.

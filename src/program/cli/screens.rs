@@ -53,8 +53,10 @@ pub struct Screens {
     pub against: Option<Loaded>,
     /// The GPUs.
     pub catalog: Catalog,
-    /// The offers.
+    /// The offers, with own machines.
     pub prices: PriceBook,
+    /// The offers without those of `--own`.
+    pub listed: PriceBook,
     /// Prediction options.
     pub options: Options,
     /// The goal of the plan.
@@ -78,7 +80,8 @@ impl Screens {
     pub(super) fn new(args: ScreensArgs, catalog: Catalog, loaded: Loaded) -> Result<Self, CliError> {
         let paths = Paths::find();
         let settings = options::settings(&paths)?;
-        let prices = own::add(&args.own, store::prices(&paths)?, &catalog)?;
+        let listed = store::prices(&paths)?;
+        let prices = own::add(&args.own, listed.clone(), &catalog)?;
         let gpu = gpu::maybe(&catalog, "--gpu", args.gpu.as_ref())?;
         let (themes, theme) = themes(&args, &settings, &paths)?;
         let options = options::options(&args.input, &[], &catalog, &paths)?;
@@ -94,6 +97,7 @@ impl Screens {
             against: None,
             catalog,
             prices,
+            listed,
             options,
             goal,
             themes,

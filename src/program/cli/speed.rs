@@ -13,7 +13,7 @@ use crate::settings::args::CompareSpeedArgs;
 use crate::store::{self, Paths, bundled};
 use habitat_base::text::grouped;
 use habitat_base::units::{Micros, Range};
-use habitat_prediction::scale::{Layout, MicroBatch, Network, optimizer_step};
+use habitat_prediction::scale::{Factors, Layout, MicroBatch, Network, optimizer_step};
 use habitat_prediction::{Method, Mode, Options, Precision, Prediction, Sharding, Workload, predict};
 use habitat_reports::format;
 use habitat_reports::table::{Cell, Column, Table};
@@ -180,6 +180,7 @@ impl Job<'_> {
         Layout {
             machines: args.machines,
             gpus: args.gpus,
+            cpus: None,
             network: Network::new(args.network_gbit, None),
             sharding: args.sharding.unwrap_or_default(),
             parallel: args.parallel(),
@@ -210,10 +211,17 @@ impl Job<'_> {
             update: prediction.update(),
             batch: answer.workload.batch_size,
             model: prediction.transformer.as_ref(),
+            data: None,
         };
-        let scaled =
-            optimizer_step(&micro, &prediction.gpu, &layout, &answer.workload, None, self.batches(&answer.workload)?)
-                .map_err(CliError::other)?;
+        let scaled = optimizer_step(
+            &micro,
+            &prediction.gpu,
+            &layout,
+            &answer.workload,
+            Factors::default(),
+            self.batches(&answer.workload)?,
+        )
+        .map_err(CliError::other)?;
         let method = if layout.all() > 1 && scaled.step.method == Method::Measured {
             Method::Derived
         } else {

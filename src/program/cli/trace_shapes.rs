@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use super::error::CliError;
+use super::hints::command_of;
 use super::named::file_stem;
 use super::output::{check_new, print_json, save_profile};
 use crate::settings::args::TraceShapesArgs;
@@ -12,7 +13,7 @@ use crate::store::{Limit, Paths, bundled, read_text};
 use habitat_recorder::capture::Private;
 use habitat_recorder::capture::shapes::{self, ShapesOrder, Target};
 use habitat_reports::shapes::{self as report, Traced};
-use habitat_step::decoder::{Decoder, Recompute, StepOf};
+use habitat_step::decoder::{Decoder, Launch, Recompute, StepOf};
 use habitat_step::profile::Profile;
 
 /// Extensions of profiles.
@@ -25,9 +26,9 @@ pub(super) fn run(args: &TraceShapesArgs, out: &mut dyn Write) -> Result<u8, Cli
     let mut batch_sizes = args.batch_sizes.clone();
     batch_sizes.sort_unstable();
     batch_sizes.dedup();
-    let (files, mut profiles) = match &args.config {
+    let (files, mut profiles, layout) = match &args.config {
         Some(config) => from_dimensions(args, config, &batch_sizes)?,
-        None => traced(args, &batch_sizes)?,
+        None => traced(args, &batch_sizes).map(|(files, profiles)| (files, profiles, Vec::new()))?,
     };
     let own = profiles.first().and_then(|profile| profile.workload.precision);
     if let (Some(asked), Some(own)) = (args.precision, own)
@@ -48,15 +49,22 @@ pub(super) fn run(args: &TraceShapesArgs, out: &mut dyn Write) -> Result<u8, Cli
         profiles.iter().zip(&files).map(|(profile, path)| Traced::of(profile, path.display().to_string())).collect();
     if args.json {
         let target = args.target.as_ref().or(args.config.as_ref());
-        return print_json(&report::json(target.map_or("", String::as_str), &traced), out);
+        return print_json(&report::json(target.map_or("", String::as_str), &traced, &layout), out);
     }
     report::write_text(&traced, out)?;
+    if let Some(file) = files.first().filter(|_| !layout.is_empty()) {
+        let file = file.display().to_string();
+        let flags = layout.iter().flat_map(|(flag, value)| [*flag, value.as_str()]);
+        let words: Vec<&str> = ["plan", &file].into_iter().chain(flags).collect();
+        let work = if words.contains(&"--steps") { "" } else { " --tokens N" };
+        writeln!(out, "with the layout of its command: {}{work}", command_of(&words))?;
+    }
     Ok(0)
 }
 
 /// Steps of a function, one per batch size, and the files for them.
 fn traced(args: &TraceShapesArgs, batch_sizes: &[u64]) -> Result<(Vec<PathBuf>, Vec<Profile>), CliError> {
-    if args.recompute != Recompute::None {
+    if args.recompute.is_some_and(|recompute| recompute != Recompute::None) {
         let told = "--recompute needs --config: a traced function computes again what its own code says";
         return Err(CliError::Refused(told.to_owned()));
     }
@@ -77,31 +85,50 @@ fn traced(args: &TraceShapesArgs, batch_sizes: &[u64]) -> Result<(Vec<PathBuf>, 
     Ok((files, shapes::trace(&order, &private)?))
 }
 
-/// Steps of a language model from its dimensions, one per batch size, and the files for them.
+/// Flags of a plan, with their values.
+type Flags = Vec<(&'static str, String)>;
+
+/// Steps of a language model from its dimensions, one per batch size, the files for them, and the layout of the command
+/// that trains it.
 fn from_dimensions(
     args: &TraceShapesArgs,
     config: &str,
     batch_sizes: &[u64],
-) -> Result<(Vec<PathBuf>, Vec<Profile>), CliError> {
+) -> Result<(Vec<PathBuf>, Vec<Profile>, Flags), CliError> {
     let path = Path::new(config);
-    let name = args.name.clone().unwrap_or_else(|| file_stem(config));
-    let decoder = if path.is_file() || path.extension().is_some_and(|it| it.eq_ignore_ascii_case("json")) {
+    let short = file_stem(config);
+    let short =
+        [".sh", ".toml"].iter().find_map(|ending| short.strip_suffix(ending)).map_or(short.clone(), str::to_owned);
+    let name = args.name.clone().unwrap_or(short);
+    let of_file = |error: String| CliError::Refused(format!("{}: {error}", path.display()));
+    let is_json = path.extension().is_some_and(|it| it.eq_ignore_ascii_case("json"));
+    let (decoder, launch) = if is_json {
         let json = read_text(path, Limit::SETTINGS)?;
-        Decoder::from_config(&name, json.as_bytes())
-            .map_err(|error| CliError::Refused(format!("{}: {error}", path.display())))?
+        (Decoder::from_config(&name, json.as_bytes()).map_err(|error| of_file(error.to_string()))?, None)
+    } else if path.is_file() {
+        let text = read_text(path, Limit::SETTINGS)?;
+        let launch = Launch::read(&name, &text, bundled::decoders()).map_err(|error| of_file(error.to_string()))?;
+        (launch.decoder.clone(), Some(launch))
     } else {
         let found =
             bundled::decoders().find(config).map_err(|error| CliError::Refused(format!("--config: {error}")))?;
-        Decoder { name: name.clone(), ..found }
+        (Decoder { name: name.clone(), ..found }, None)
     };
     let files = new_files(args, &name, batch_sizes)?;
-    let length = args.sequence_length.unwrap_or_else(|| decoder.longest.map_or(LENGTH, |most| most.min(LENGTH)));
-    let sizes = if batch_sizes.is_empty() { &[1] } else { batch_sizes };
+    let usual = launch.as_ref().map_or(LENGTH, |launch| launch.length);
+    let most = decoder.longest.filter(|_| launch.is_none()).unwrap_or(usual);
+    let length = args.sequence_length.unwrap_or(most.min(usual));
+    let recompute = args.recompute.or(launch.as_ref().map(|launch| launch.recompute)).unwrap_or_default();
+    let one = [launch.as_ref().map_or(1, |launch| launch.micro_batch)];
+    let sizes = if batch_sizes.is_empty() { &one } else { batch_sizes };
+    let loss = args.loss.or(launch.as_ref().map(|launch| launch.loss)).unwrap_or_default();
+    let has_narrow_gradients = args.narrow_gradients || launch.as_ref().is_some_and(|it| it.has_narrow_gradients);
     let made = sizes.iter().map(|&batch| {
-        let step = StepOf { batch, length, recompute: args.recompute, is_fused: true, is_compiled: true };
+        let step = StepOf { batch, length, recompute, is_fused: true, is_compiled: true, loss, has_narrow_gradients };
         decoder.profile(step).map_err(|error| CliError::Refused(format!("{config}: {error}")))
     });
-    Ok((files, made.collect::<Result<_, _>>()?))
+    let given = launch.map(|launch| [("--layout", "given".to_owned())].into_iter().chain(launch.plan).collect());
+    Ok((files, made.collect::<Result<_, _>>()?, given.unwrap_or_default()))
 }
 
 /// Paths of the profiles; none exists, unless they may be overwritten.

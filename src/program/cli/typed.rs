@@ -7,6 +7,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::hints::command_of;
 use crate::settings::args::Cli;
+use crate::store::{self, Kind};
 use habitat_base::text;
 
 /// A message instead of clap's for a mistyped command, a command after its file, or several files; `None` if clap's own
@@ -19,7 +20,8 @@ pub fn meant(error: &clap::Error) -> Option<String> {
     let words: Vec<usize> = (0..typed.len()).filter(|at| !typed[*at].starts_with('-')).collect();
     let first = *words.first()?;
     if is_command(&typed[first]) {
-        return None;
+        let meant = || of_flag(error, &typed, first).or_else(|| of_file(error, &typed[first]));
+        return (error.kind() == ErrorKind::UnknownArgument).then(meant).flatten();
     }
     if !Path::new(&typed[first]).exists() {
         let command = near(&typed[first])?;
@@ -47,6 +49,58 @@ pub fn meant(error: &clap::Error) -> Option<String> {
             command_of(&["batches", one, two]),
         )
     })
+}
+
+/// A message for a flag that this command lacks: near flags of the same command come before other commands with that
+/// flag.
+fn of_flag(error: &clap::Error, typed: &[String], at: usize) -> Option<String> {
+    let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else { return None };
+    let name = flag.split([' ', '=']).next()?.strip_prefix("--")?;
+    let cli = Cli::command();
+    let own = cli.find_subcommand(&typed[at]).and_then(|command| near_flag(name, command));
+    let place = typed.iter().position(|word| word.split('=').next().is_some_and(|word| word == format!("--{name}")));
+    let own = own.zip(place).map(|(own, place)| {
+        let mut words = typed.to_vec();
+        words[place] = words[place].replacen(name, &own, 1);
+        format!("\n  {}", command_of(&words))
+    });
+    let has = |command: &&clap::Command| command.get_arguments().any(|argument| argument.get_long() == Some(name));
+    let all = cli.get_subcommands().filter(|command| !command.is_hide_set()).filter(has).map(clap::Command::get_name);
+    let with = |other: &str| {
+        let words = typed.iter().enumerate().map(|(place, word)| if place == at { other } else { word.as_str() });
+        format!("\n  {}", command_of(&words.collect::<Vec<_>>()))
+    };
+    let others: Vec<String> = all.take(4).map(with).collect();
+    match (own, others.concat()) {
+        (None, others) if others.is_empty() => None,
+        (None, others) => Some(format!("{} has no --{name}. Did you mean this?{others}", typed[at])),
+        (Some(own), others) if others.is_empty() => {
+            Some(format!("{} has no --{name}. Did you mean this?{own}", typed[at]))
+        }
+        (Some(own), others) => Some(format!(
+            "{} has no --{name}. Did you mean this?{own}\nOther commands have --{name}:{others}",
+            typed[at]
+        )),
+    }
+}
+
+/// The flag of a command that a name is meant for: one with the same words and others (`machines`, `max-machines`), the
+/// shortest first, else the nearest spelling.
+fn near_flag(name: &str, command: &clap::Command) -> Option<String> {
+    let flags = || command.get_arguments().filter(|flag| !flag.is_hide_set()).filter_map(clap::Arg::get_long);
+    let within = |few: &str, many: &str| few.split('-').all(|word| many.split('-').any(|other| other == word));
+    let by_words = flags().filter(|flag| within(name, flag) || within(flag, name));
+    let near = by_words.min_by_key(|flag| flag.len()).or_else(|| text::misspelt(name, flags()));
+    near.map(str::to_owned)
+}
+
+/// A message for a file that this command does not take, but another one does.
+fn of_file(error: &clap::Error, command: &str) -> Option<String> {
+    let Some(ContextValue::String(file)) = error.get(ContextKind::InvalidArg) else { return None };
+    let path = Path::new(file);
+    let kind = if path.is_file() { store::kind(path).ok()? } else { return None };
+    let remedy = kind.remedy(path).filter(|_| matches!(kind, Kind::Other(_)))?;
+    Some(format!("{command}: unexpected {}, which looks like {}; {remedy}", text::clean(file, 200), kind.what()))
 }
 
 /// Clap's message for an invalid value from an environment variable, which clap ascribes to the flag; `None` for other

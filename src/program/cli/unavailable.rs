@@ -29,3 +29,24 @@ unavailable! {
     run(crate::settings::args::RunArgs, crate::settings::args::ScreensArgs) -> crate::cli::Outcome:
         "run: recording a job needs Linux or macOS; save a trace with torch.profiler and use `habitat-tui import`";
 }
+
+#[cfg(not(unix))]
+pub(super) mod kept {
+    use crate::cli::error::CliError;
+    use crate::settings::args::{HistoryArgs, JobsArgs, JoinArgs, ScreensArgs};
+
+    /// Why there are none.
+    const WHY: &str = "jobs: recording a job needs Linux or macOS";
+
+    pub(in crate::cli) fn jobs(_: &JobsArgs, _: &mut dyn std::io::Write) -> Result<u8, CliError> {
+        Err(CliError::Refused(WHY.to_owned()))
+    }
+
+    pub(in crate::cli) fn history(_: &HistoryArgs, _: &mut dyn std::io::Write) -> Result<u8, CliError> {
+        Err(CliError::Refused(WHY.to_owned()))
+    }
+
+    pub(in crate::cli) fn join(_: &JoinArgs, _: ScreensArgs) -> Result<crate::cli::Outcome, CliError> {
+        Err(CliError::Refused(WHY.to_owned()))
+    }
+}

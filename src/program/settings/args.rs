@@ -6,6 +6,8 @@ mod diff;
 mod fit;
 mod help;
 mod input;
+mod kept;
+mod launch;
 mod measure;
 mod own;
 mod predict;
@@ -19,18 +21,18 @@ pub use diff::DiffArgs;
 pub use fit::{FitArgs, FitBlackBoxArgs, FitCommand, FitKernelWiseArgs, FitLogArgs, FormChoice, RunSize};
 pub use help::help;
 pub use input::{BlackBoxArgs, InputArgs, ModelArgs, RecordedArgs, WorkloadArgs};
+pub use kept::{HistoryArgs, JobsArgs, JoinArgs};
+pub use launch::LaunchArgs;
 pub use measure::{
     CalibrateArgs, CalibrateScalingArgs, CollectArgs, CollectDevice, CompareSpeedArgs, ModelsArgs, ModelsCommand,
     SuggestArgs,
 };
 pub use own::{OwnArgs, OwnMachine};
-pub use predict::{
-    BatchesArgs, CompareArgs, ExportArgs, ExportTool, FrameworkName, PlanArgs, PlanJobsArgs, PredictArgs,
-};
-pub use prices::{PricesArgs, PricesCommand, PricesListArgs, PricesUpdateArgs};
+pub use predict::{BatchesArgs, CompareArgs, ExportArgs, PlanArgs, PlanJobsArgs, PredictArgs};
+pub use prices::{PricesArgs, PricesCommand, PricesUpdateArgs};
 pub use print::{
     CheckArgs, CompletionsArgs, ConfigArgs, FileArgs, GpusArgs, HelpArgs, ManArgs, OffersArgs, PagerArgs, SchemaArg,
-    SchemaArgs, TableForm,
+    SchemaArgs, TableArgs, TableForm,
 };
 pub use record::{AttachArgs, EnvArgs, ImportArgs, ShellArg, TraceShapesArgs};
 pub use run::RunArgs;
@@ -68,12 +70,24 @@ pub enum Command {
     ///
     /// On a terminal, the screens open and follow the job. The job then runs detached from the terminal: its output
     /// goes to a file (--log) whose end is shown, its input is empty, and Python's output is unbuffered
-    /// (PYTHONUNBUFFERED=1, unless set). When you leave, you choose whether the job keeps running. Its exit code is
-    /// passed on.
+    /// (PYTHONUNBUFFERED=1, unless set). When you leave, you choose whether the job keeps running; it is then recorded
+    /// without a terminal, and `join` shows it again. Its exit code is passed on.
     ///
     /// With --no-tui, --json or --quiet, or without a terminal, the job keeps its own output, input, signals and exit
     /// code, and a report follows at its end.
     Run(RunArgs),
+    /// List jobs that `run` started (`join` shows one, `history` its days).
+    Jobs(JobsArgs),
+    /// Open the screens on a job that `run` started.
+    ///
+    /// Several terminals may look on at once. Losing one, or closing the screens, costs the job and its recording
+    /// nothing.
+    Join(JoinArgs),
+    /// Print the times of a job's steps and their parts, over days.
+    ///
+    /// Input, forward, backward, optimizer and the rest of training steps, apart from validations and checkpoints, with
+    /// memory and waits, and what stands out. It is measured without the profiler, all the time.
+    History(HistoryArgs),
     /// Record the step of a running job (started with the variables that `env` prints).
     Attach(AttachArgs),
     /// Print variables that let `attach` record a job later.
@@ -118,9 +132,16 @@ pub enum Command {
     Collect(CollectArgs),
     /// Fit a model to your data: a log of runs, recorded steps (kernelwise), or black-box tables (black-box).
     Fit(FitArgs),
+    /// Serve predict, plan, trace-shapes and explain to agents, over the Model Context Protocol.
+    ///
+    /// Speaks JSON-RPC on standard input and output until the input ends, and uses no network. An agent starts it: in
+    /// its settings the command is habitat-tui, and the argument mcp.
+    Mcp,
     /// Print completions for a shell.
     Completions(CompletionsArgs),
-    /// Print the manual page.
+    /// Print the manual page of the program, or of a command.
+    ///
+    /// The page is in roff. To read it: habitat-tui man plan | man -l -
     Man(ManArgs),
     /// Print the folders of configuration files, and the key bindings.
     Config(ConfigArgs),
@@ -132,21 +153,32 @@ pub enum Command {
 }
 
 impl Command {
+    /// The table that a command prints.
+    fn table(&mut self) -> Option<&mut TableArgs> {
+        Some(match self {
+            Self::PlanJobs(args) => &mut args.table,
+            Self::Batches(args) => &mut args.table,
+            Self::Jobs(args) => &mut args.table,
+            Self::History(args) => &mut args.table,
+            Self::Gpus(args) => &mut args.table,
+            Self::Offers(args) => &mut args.table,
+            Self::Prices(args) => match &mut args.command {
+                None => &mut args.list,
+                Some(PricesCommand::List(list)) => list,
+                Some(PricesCommand::Update(_)) => return None,
+            },
+            _ => return None,
+        })
+    }
+
     /// The output file of a command, with the format of tables set by the file's extension; `None` for commands that
     /// write their own files.
     pub(crate) fn document(&mut self) -> Option<FileArgs> {
         let (file, form) = match self {
             Self::Predict(args) => (&args.file_args, Some(&mut args.form)),
-            Self::PlanJobs(args) => (&args.file_args, Some(&mut args.form)),
+            // Writes a folder of its own.
+            Self::PlanJobs(args) if args.export.is_some() => return None,
             Self::Diff(args) => (&args.file_args, Some(&mut args.form)),
-            Self::Batches(args) => (&args.file_args, Some(&mut args.form)),
-            Self::Gpus(args) => (&args.file_args, Some(&mut args.form)),
-            Self::Offers(args) => (&args.file_args, Some(&mut args.form)),
-            Self::Prices(args) => match &mut args.command {
-                None => (&args.list.file_args, Some(&mut args.list.form)),
-                Some(PricesCommand::List(list)) => (&list.file_args, Some(&mut list.form)),
-                Some(PricesCommand::Update(_)) => return None,
-            },
             Self::Compare(args) => (&args.file_args, None),
             Self::Schema(args) => (&args.file_args, None),
             Self::CalibrateScaling(args) => (&args.file_args, None),
@@ -154,7 +186,10 @@ impl Command {
             Self::Completions(args) => (&args.file_args, None),
             Self::Man(args) => (&args.file_args, None),
             Self::Config(args) => (&args.file_args, None),
-            _ => return None,
+            other => {
+                let table = other.table()?;
+                (&table.file_args, Some(&mut table.form))
+            }
         };
         if let (Some(form), Some(path)) = (form, &file.output) {
             *form = form.for_file(path);
@@ -166,23 +201,20 @@ impl Command {
 impl Command {
     /// Whether a pager may show the text for people that the command prints; `None` if it prints a document or
     /// runs a job.
-    pub(crate) fn text(&self) -> Option<bool> {
+    pub(crate) fn text(&mut self) -> Option<bool> {
         let (pager, is_text) = match self {
             Self::Predict(args) => (&args.pager, args.form.is_text()),
             Self::Plan(args) => (&args.pager, args.is_text()),
-            Self::PlanJobs(args) => (&args.pager, args.form.is_text()),
             Self::Compare(args) => (&args.pager, !args.json),
             Self::Diff(args) => (&args.pager, args.form.is_text()),
-            Self::Batches(args) => (&args.pager, args.form.is_text()),
-            Self::Gpus(args) => (&args.pager, args.form.is_text() && args.toml.is_none()),
-            Self::Offers(args) => (&args.pager, args.form.is_text()),
-            Self::Prices(args) => match &args.command {
-                None => (&args.list.pager, args.list.form.is_text()),
-                Some(PricesCommand::List(list)) => (&list.pager, list.form.is_text()),
-                Some(PricesCommand::Update(_)) => return None,
-            },
             Self::Check(_) | Self::Config(ConfigArgs { keys: false, .. }) => return Some(false),
-            _ => return None,
+            Self::Gpus(GpusArgs { toml: Some(_), .. })
+            | Self::Jobs(JobsArgs { json_lines: true, .. })
+            | Self::History(HistoryArgs { json_lines: true, .. }) => return None,
+            other => {
+                let table = other.table()?;
+                (&table.pager, table.form.is_text())
+            }
         };
         is_text.then_some(!pager.no_pager)
     }

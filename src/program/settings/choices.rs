@@ -6,8 +6,9 @@ use habitat_base::units::TimeUnit;
 use habitat_planning::plan::{Accept, Confidence, LayoutChoice, Objective, ShardingChoice};
 use habitat_planning::pricing::Tier;
 use habitat_prediction::{Host, MethodChoice, Mode, Precision, Sharding, WaveForm};
+use habitat_reports::launch::{Framework, Launcher};
 use habitat_screens::action::Screen;
-use habitat_step::decoder::Recompute;
+use habitat_step::decoder::{Loss, Recompute};
 use habitat_step::profile::Sample;
 use habitat_step::profile::breakdown::GroupBy;
 
@@ -65,7 +66,7 @@ macro_rules! described {
     };
 }
 
-named!(GroupBy, Mode, Recompute, Sharding, Tier, TimeUnit);
+named!(GroupBy, Loss, Mode, Recompute, Sharding, Tier, TimeUnit);
 
 impl Choice for Sample {
     fn all() -> &'static [Self] {
@@ -110,6 +111,17 @@ described!(ShardingChoice {
     Zero2 "zero2" "Gradients too (ZeRO stage 2)",
     Zero3 "zero3" "Parameters too (ZeRO stage 3, FSDP)" or "fsdp",
     Auto "auto" "Per offer, the lowest stage that fits"
+});
+
+described!(Framework {
+    Megatron "megatron" "Megatron-LM, Megatron Core 0.12 or later (0.13 for unequal stages)",
+    Torchtitan "torchtitan" "torchtitan 0.2 or later"
+});
+described!(Launcher {
+    SkyPilot "skypilot" "Task YAML for `sky launch` and `sky jobs launch`",
+    Dstack "dstack" "Task YAML for `dstack apply`",
+    Slurm "slurm" "A script for `sbatch`, on your own machines",
+    Kubernetes "kubernetes" "A Job or `JobSet` for `kubectl apply`, on your own cluster"
 });
 
 impl Choice for Precision {

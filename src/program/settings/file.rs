@@ -20,6 +20,12 @@
 //! region = "us-east"
 //! gpus = 8
 //!
+//! [launch]                  # how exported plans start; the flags of `plan` have the same names
+//! command = "python train.py"
+//! partition = "gpu"
+//! env = { WANDB_PROJECT = "demo" }
+//! mounts = { "/checkpoints" = "s3://bucket/run" }
+//!
 //! [keys]                    # an action and its keys; `habitat-tui config --keys` lists all
 //! "app.quit" = ["q"]
 //! ```
@@ -30,6 +36,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 
 use super::wish::Wish;
+use habitat_reports::launch::{Launch, LaunchError};
 
 /// Contents of the file; a missing key is `None` or empty.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -47,6 +54,8 @@ pub struct SettingsFile {
     pub models: Option<PathBuf>,
     /// Defaults of plans.
     pub plan: Wish,
+    /// How plans start.
+    pub launch: Launch,
     /// Key bindings by action.
     pub keys: BTreeMap<String, Vec<String>>,
 }
@@ -68,6 +77,9 @@ pub enum SettingsError {
     /// A key that only a single job can have.
     #[error("plan.{0}: is specific to a job; pass it on the command line, or set it in a jobs file (`plan-jobs`)")]
     OneJob(&'static str),
+    /// A value of `[launch]`.
+    #[error("launch: {0}")]
+    Launch(#[from] LaunchError),
 }
 
 impl SettingsFile {
@@ -81,6 +93,7 @@ impl SettingsFile {
         if let Some(key) = file.plan.of_one_job().next() {
             return Err(SettingsError::OneJob(key));
         }
+        file.launch.check()?;
         file.plan.check().map_err(|(key, problem)| SettingsError::Value { key, problem })?;
         Ok(file)
     }

@@ -25,12 +25,16 @@
 //! gpus = ["a100", "h100"]
 //! ```
 //!
-//! A job may have copies (`count`), arrive later (`arrives`) and start after others (`after`).
+//! A job may have copies (`count`), arrive later (`arrives`) and start after others (`after`). With `survive` and
+//! `check`, only some copies go on after a share of the work. `late_usd_per_hour` lets jobs miss a deadline at a price;
+//! `hour_value` is the price of an hour of waiting.
+//!
+//! `[launch]` at the end of the file and `launch.command` of a job say how jobs start (`plan-jobs --export`).
 //!
 //! With `[[machine]]` (`gpu`, `gpus` per machine, `count`, `usd_per_hour`), jobs run on these machines and nothing is
-//! rented.
+//! rented, unless the file has `rent = true`. With `share = true`, jobs share a machine, each on GPUs of its own.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -40,14 +44,18 @@ use toml::{Spanned, Table};
 
 use super::wish::{Wish, read};
 use habitat_base::text;
-use habitat_base::units::{Bytes, Hours, UsdPerHour, most};
+use habitat_base::units::{Bytes, Hours, UsdPerHour};
 use habitat_planning::deadline::Deadline;
 use habitat_planning::plan::{Confidence, Quota};
+use habitat_reports::launch::Launch;
 
+mod machines;
 mod order;
+mod plain;
+mod rungs;
 
-/// Maximum number of machines.
-const MOST_MACHINES: u32 = 200;
+pub use machines::MachineTable;
+
 /// Maximum number of jobs in a file, with their copies.
 const MOST_JOBS: usize = 1000;
 
@@ -60,10 +68,18 @@ pub struct JobsFile {
     pub confidence: Option<Confidence>,
     /// Whether jobs on rented machines may wait for others.
     pub wait: bool,
+    /// Price of each hour by which a job ends after the shared deadline, which jobs may then miss.
+    pub late_price: Option<UsdPerHour>,
+    /// Price of each hour until all jobs have ended.
+    pub hour_value: Option<UsdPerHour>,
     /// The jobs.
     pub jobs: Vec<JobTable>,
     /// Available machines; if empty, machines are rented.
     pub machines: Vec<MachineTable>,
+    /// Whether jobs rent what these machines cannot do.
+    pub rent: bool,
+    /// How all jobs start.
+    pub launch: Launch,
 }
 
 /// One job.
@@ -81,6 +97,10 @@ pub struct JobTable {
     pub after: Vec<usize>,
     /// Its work and limits.
     pub wish: Wish,
+    /// How it starts.
+    pub launch: Launch,
+    /// Name without the number of a copy, and that number.
+    pub copy: (String, Option<u64>),
 }
 
 /// Earliest start of a job, and its copies.
@@ -98,10 +118,31 @@ pub struct TimeTable {
     pub priority: Option<f64>,
     /// Number of equal jobs.
     pub count: Option<u64>,
+    /// Share of the copies that goes on after each check (successive halving).
+    pub survive: Option<f64>,
+    /// Shares of the work after which the copies are compared.
+    #[serde(deserialize_with = "rungs::checks")]
+    pub check: Vec<f64>,
+    /// Price of each hour after the deadline of the job, which it may then miss.
+    #[serde(deserialize_with = "read::usd_per_hour")]
+    pub late_usd_per_hour: Option<UsdPerHour>,
+    /// Price of each hour from its arrival until its end.
+    #[serde(deserialize_with = "read::usd_per_hour")]
+    pub hour_value: Option<UsdPerHour>,
 }
 
 /// Keys of a [`TimeTable`].
-const TIME_KEYS: [&str; 5] = ["not_before_hours", "arrives", "after", "priority", "count"];
+const TIME_KEYS: [&str; 9] = [
+    "not_before_hours",
+    "arrives",
+    "after",
+    "priority",
+    "survive",
+    "count",
+    "check",
+    "late_usd_per_hour",
+    "hour_value",
+];
 
 /// The recorded step of a job.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -129,33 +170,6 @@ pub struct StepTable {
     pub peak_memory_bytes: Option<Bytes>,
 }
 
-/// Machines of one kind.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct MachineTable {
-    /// Their line in the file.
-    #[serde(skip)]
-    pub line: usize,
-    /// Their name; by default that of the GPU.
-    #[serde(default)]
-    pub name: Option<String>,
-    /// The GPU, as typed.
-    pub gpu: String,
-    /// GPUs per machine.
-    #[serde(default = "one")]
-    pub gpus: u32,
-    /// Number of machines.
-    #[serde(default = "one")]
-    pub count: u32,
-    /// Price of one machine per hour.
-    #[serde(default)]
-    pub usd_per_hour: UsdPerHour,
-}
-
-const fn one() -> u32 {
-    1
-}
-
 /// Keys of a job that are not keys of a wish.
 const STEP_KEYS: [&str; 7] =
     ["profile", "origin", "ignore_origin", "batch_size", "sequence_length", "parameters", "peak_memory_bytes"];
@@ -170,15 +184,23 @@ struct File {
     #[serde(default)]
     max_usd_per_hour: Option<toml::Value>,
     #[serde(default)]
+    late_usd_per_hour: Option<toml::Value>,
+    #[serde(default)]
+    hour_value: Option<toml::Value>,
+    #[serde(default)]
     confidence: Option<Confidence>,
     #[serde(default)]
     wait: bool,
+    #[serde(default)]
+    rent: bool,
     #[serde(default)]
     quota: Vec<Quota>,
     #[serde(default)]
     job: Vec<Spanned<Table>>,
     #[serde(default)]
     machine: Vec<Spanned<MachineTable>>,
+    #[serde(default)]
+    launch: Launch,
 }
 
 /// Error in a jobs file.
@@ -200,17 +222,20 @@ impl JobsFile {
         // Without the text of the line, which in other kinds of files may be the whole file.
         let form = |error: toml::de::Error| {
             let line = text[..error.span().map_or(0, |span| span.start)].matches('\n').count() + 1;
-            JobsFileError { line, problem: error.message().to_owned() }
+            let other = if text.contains("[[job]]") { "" } else { "; a jobs file is TOML with a [[job]] for each job" };
+            JobsFileError { line, problem: format!("{}{other}", plain::words(error.message())) }
         };
         let file: File = toml::from_str(text).map_err(form)?;
         let at = |line, problem: String| Err(JobsFileError { line, problem });
-        let mut shared = Table::new();
-        for (key, value) in
-            [("deadline", file.deadline), ("budget", file.budget), ("max_usd_per_hour", file.max_usd_per_hour)]
-        {
-            shared.extend(value.map(|value| (key.to_owned(), value)));
-        }
+        let table = |values: &[(&str, Option<toml::Value>)]| -> Table {
+            values.iter().filter_map(|(key, value)| Some(((*key).to_owned(), value.clone()?))).collect()
+        };
+        let (shared, prices) = (
+            table(&[("deadline", file.deadline), ("budget", file.budget), ("max_usd_per_hour", file.max_usd_per_hour)]),
+            table(&[("late_usd_per_hour", file.late_usd_per_hour), ("hour_value", file.hour_value)]),
+        );
         let mut shared: Wish = parsed(shared, text, &(0..text.len()), None)?;
+        let prices: TimeTable = parsed(prices, text, &(0..text.len()), None)?;
         shared.quota = file.quota;
         if file.job.is_empty() {
             return at(1, "no [[job]]; add a table with name, profile and work for each job".to_owned());
@@ -220,6 +245,11 @@ impl JobsFile {
         }
         let jobs = all(file.job, text)?;
         let whole = 0..text.len();
+        if prices.late_usd_per_hour.is_some() && shared.deadline.is_none() {
+            let problem = "late_usd_per_hour: needs deadline at the top, which jobs may then miss at this price; \
+                           add it, or set both in a [[job]]";
+            return at(line_of(text, &whole, Some("late_usd_per_hour")), problem.to_owned());
+        }
         let ends = shared.quota.iter().filter(|quota| quota.until.is_some());
         let lines = (1..).zip(text.lines()).filter(|(_, line)| line.trim_start().starts_with("until_hours"));
         for (quota, (line, _)) in ends.zip(lines) {
@@ -242,35 +272,53 @@ impl JobsFile {
             }
             let key = |time: &TimeTable| {
                 let [late, ordered] = [time.not_before_hours != Hours::ZERO, !time.after.is_empty()];
-                let given = [late, time.arrives.is_some(), ordered, time.priority.is_some()];
+                let given = [late, time.arrives.is_some(), ordered, time.priority.is_some(), time.survive.is_some()];
                 TIME_KEYS.into_iter().zip(given).find(|(_, given)| *given).map(|(key, _)| key)
             };
             if let Some((job, key)) = jobs.iter().find_map(|job| Some((job, key(&job.time)?))) {
-                return at(job.line, format!("job {:?}: {key}: {needs}", job.name));
+                return at(job.line, format!("job {:?}: {key}: {needs}", job.copy.0));
             }
         }
-        let machines = machines(file.machine, text)?;
+        let machines = machines::all(file.machine, text)?;
         if file.wait && !machines.is_empty() {
             let problem = "wait: has no effect with [[machine]], as jobs there always run one after another; omit it";
             return at(line_of(text, &whole, Some("wait")), problem.to_owned());
         }
-        if !machines.is_empty() {
+        if file.rent && machines.is_empty() {
+            let problem = "rent: without [[machine]] all jobs rent; omit it".to_owned();
+            return at(line_of(text, &whole, Some("rent")), problem);
+        }
+        if !machines.is_empty() && !file.rent {
             if let Some(key) = shared.of_offers().next() {
-                let problem =
-                    format!("{key}: does not apply to [[machine]], as nothing is rented; omit one of the two");
+                let problem = format!(
+                    "{key}: does not apply to [[machine]], as nothing is rented; omit one of the two, or rent with rent = true at the top"
+                );
                 return at(line_of(text, &(0..text.len()), Some(key)), problem);
             }
             for job in &jobs {
                 if let Some(key) = job.wish.of_offers().next() {
                     let problem = format!(
-                        "job {:?}: {key}: does not apply to [[machine]], as nothing is rented; omit one of the two",
+                        "job {:?}: {key}: does not apply to [[machine]], as nothing is rented; omit one of the two, or rent with rent = true at the top",
                         job.name
                     );
                     return at(job.line, problem);
                 }
             }
         }
-        Ok(Self { shared, confidence: file.confidence, wait: file.wait, jobs, machines })
+        if let Err(why) = file.launch.check() {
+            return at(line_of(text, &whole, Some("[launch]")), format!("launch: {why}"));
+        }
+        Ok(Self {
+            shared,
+            confidence: file.confidence,
+            wait: file.wait,
+            late_price: prices.late_usd_per_hour,
+            hour_value: prices.hour_value,
+            jobs,
+            machines,
+            rent: file.rent,
+            launch: file.launch,
+        })
     }
 }
 
@@ -280,28 +328,37 @@ fn too_many(what: &str, total: u64) -> String {
 
 /// All jobs with their copies and the jobs that come before them.
 fn all(tables: Vec<Spanned<Table>>, text: &str) -> Result<Vec<JobTable>, JobsFileError> {
-    let mut tables_of: Vec<(JobTable, Range<usize>)> = Vec::new();
+    let mut tables_of: Vec<order::Table> = Vec::new();
     let mut jobs: Vec<JobTable> = Vec::new();
     let mut names = HashMap::new();
     for table in tables {
         let span = table.span();
         let job = job(table, text)?;
-        let copies = job.time.count.unwrap_or(1);
+        let rungs = rungs::of(&job).map_err(|(key, problem)| {
+            let problem = format!("job {:?}: {key}: {problem}", job.name);
+            JobsFileError { line: line_of(text, &span, Some(key)), problem }
+        })?;
+        let copies = rungs.iter().fold(0_u64, |sum, rung| sum.saturating_add(rung.copies));
         let total = copies.saturating_add(jobs.len() as u64);
         if total > MOST_JOBS as u64 {
             let what = job.time.count.map_or_else(String::new, |count| format!("count: {count} makes "));
             let problem = too_many(&what, total);
             return Err(JobsFileError { line: line_of(text, &span, Some("count")), problem });
         }
-        for number in 1..=copies {
-            let name = if job.time.count.is_some() { format!("{} {number}", job.name) } else { job.name.clone() };
-            if let Some(other) = names.insert(name.clone(), job.line) {
-                let problem = format!("job {name:?}: line {other} has a job with this name; names must be unique");
-                return Err(JobsFileError { line: job.line, problem });
+        for rung in &rungs {
+            for number in 1..=rung.copies {
+                let base = &rung.name;
+                let name = if job.time.count.is_some() { format!("{base} {number}") } else { base.clone() };
+                if let Some(other) = names.insert(name.clone(), job.line) {
+                    let problem = format!("job {name:?}: line {other} has a job with this name; names must be unique");
+                    return Err(JobsFileError { line: job.line, problem });
+                }
+                let copy = (base.clone(), job.time.count.map(|_| number));
+                let (wish, launch) = (rung.wish.clone(), rung.launch.clone());
+                jobs.push(JobTable { name, wish, launch, copy, ..job.clone() });
             }
-            jobs.push(JobTable { name, ..job.clone() });
         }
-        tables_of.push((job, span));
+        tables_of.push(order::Table { copies: rungs.iter().map(|rung| rung.copies as usize).collect(), job, span });
     }
     order::set(&mut jobs, &tables_of, text)?;
     Ok(jobs)
@@ -326,7 +383,6 @@ fn job(table: Spanned<Table>, text: &str) -> Result<JobTable, JobsFileError> {
     for (key, why) in [
         ("confidence", "belongs at the top of the file, for all jobs"),
         ("objective", "cannot be set for a job: plans minimise the total cost, or on [[machine]] the total time"),
-        ("hour_value", "is not supported for several jobs"),
         ("max_parts", "is always 1 for several jobs: each runs on one offer or machine"),
     ] {
         if wish.contains_key(key) {
@@ -354,13 +410,35 @@ fn job(table: Spanned<Table>, text: &str) -> Result<JobTable, JobsFileError> {
         return refused(line_of(text, &span, Some("count")), "count: 0; omit the job, or set the number of copies");
     }
     if let Some(priority) = time.priority.filter(|priority| !(1e-6..=1e6).contains(priority)) {
-        let problem =
-            format!("priority: {priority}; use a number above 0, such as 10: jobs of higher priority end earlier");
+        // A number of hundreds of digits has an exponent.
+        let priority = if priority.abs() < 1e9 { priority.to_string() } else { format!("{priority:e}") };
+        let problem = format!(
+            "priority: {priority}; use a number from 1e-6 to 1e6, such as 10: jobs of higher priority end earlier"
+        );
         return refused(line_of(text, &span, Some("priority")), &problem);
+    }
+    if time.late_usd_per_hour.is_some() && !wish.contains_key("deadline") {
+        let line = line_of(text, &span, Some("late_usd_per_hour"));
+        let problem = "late_usd_per_hour: needs deadline in this job, which it may then miss at this price; \
+                       at the top of the file it is for the deadline there";
+        return refused(line, problem);
     }
     if time.arrives.is_some() && time.not_before_hours != Hours::ZERO {
         let line = line_of(text, &span, Some("arrives"));
         return refused(line, "arrives and not_before_hours mean the same; omit one of them");
+    }
+    let launch: Launch = match wish.remove("launch") {
+        Some(toml::Value::Table(table)) => parsed(table, text, &span, Some(&name))?,
+        Some(_) => {
+            return refused(
+                line_of(text, &span, Some("launch")),
+                "launch is a table; such as launch.command = \"python train.py\"",
+            );
+        }
+        None => Launch::default(),
+    };
+    if let Err(why) = launch.check() {
+        return refused(line_of(text, &span, Some("launch")), &format!("launch: {why}"));
     }
     let wish: Wish = parsed(wish, text, &span, Some(&name))?;
     if let Err((key, problem)) = wish.check() {
@@ -369,38 +447,8 @@ fn job(table: Spanned<Table>, text: &str) -> Result<JobTable, JobsFileError> {
     if wish.work().is_none() {
         return refused(line, "no amount of work; add samples, steps, epochs with dataset, or tokens");
     }
-    Ok(JobTable { line, name, step, time, after: Vec::new(), wish })
-}
-
-fn machines(tables: Vec<Spanned<MachineTable>>, text: &str) -> Result<Vec<MachineTable>, JobsFileError> {
-    let mut names = HashSet::new();
-    let mut all = 0_u32;
-    let mut machines = Vec::with_capacity(tables.len());
-    for table in tables {
-        let span = table.span();
-        let mut machine = table.into_inner();
-        machine.line = line_of(text, &span, None);
-        let shown = text::clean(machine.name.as_ref().unwrap_or(&machine.gpu), 60);
-        all = all.saturating_add(machine.count);
-        let problem = if !(1..=most::GPUS).contains(&machine.gpus) {
-            format!("gpus: {}; a machine has 1 to {} GPUs", machine.gpus, most::GPUS)
-        } else if machine.count == 0 {
-            "count: 0; omit the machine, or set the number of machines".to_owned()
-        } else if all > MOST_MACHINES {
-            format!(
-                "count: {} makes {all} machines in total, but at most {MOST_MACHINES} can be planned",
-                machine.count
-            )
-        } else if !names.insert(shown.clone()) {
-            "another machine has this name; set different names, or increase count".to_owned()
-        } else {
-            machine.name = Some(shown);
-            machines.push(machine);
-            continue;
-        };
-        return Err(JobsFileError { line: machine.line, problem: format!("machine {shown:?}: {problem}") });
-    }
-    Ok(machines)
+    let copy = (name.clone(), None);
+    Ok(JobTable { line, name, step, time, after: Vec::new(), wish, launch, copy })
 }
 
 /// Parses a table; an error has the key and its line.
@@ -417,7 +465,7 @@ fn parsed<T: DeserializeOwned>(
         let of_job = job.map(|name| format!("job {name:?}: ")).unwrap_or_default();
         let of_key = key.map(|key| format!("{key}: ")).unwrap_or_default();
         let problem = error.inner().to_string();
-        let problem = problem.lines().next().unwrap_or_default();
+        let problem = plain::words(problem.lines().next().unwrap_or_default());
         JobsFileError { line, problem: format!("{of_job}{of_key}{problem}") }
     })
 }

@@ -14,6 +14,7 @@ use habitat_planning::deadline::{Deadline, deadline};
 use habitat_planning::plan::{Accept, Confidence, Data, Goal, LayoutChoice, Objective, Quota, ShardingChoice, Work};
 use habitat_planning::pricing::Tier;
 use habitat_planning::values;
+use habitat_prediction::scale::LayoutFactors;
 
 /// Work, limits and acceptable offers of a plan.
 #[derive(Debug, Clone, Default, PartialEq, Args, Deserialize)]
@@ -136,7 +137,7 @@ pub struct Wish {
     #[arg(long, value_name = "N", value_parser = values::within::<u32>(1, most::REPLICA.into()), help_heading = "Layout")]
     pub pipeline_parallel: Option<u32>,
     /// Chunks of layers on each pipeline stage, interleaved (Megatron's virtual pipeline).
-    #[arg(long, value_name = "N", value_parser = values::within::<u32>(1, most::REPLICA.into()), help_heading = "Layout")]
+    #[arg(long, value_name = "N", value_parser = values::within::<u32>(1, most::REPLICA.into()), requires = "pipeline_parallel", help_heading = "Layout")]
     pub virtual_stages: Option<u32>,
     /// GPUs that share each sequence (ring attention).
     #[arg(long, value_name = "N", value_parser = values::within::<u32>(1, most::REPLICA.into()), help_heading = "Layout")]
@@ -192,6 +193,10 @@ pub struct Wish {
     /// Measured overhead of several GPUs as a multiple of the model's (from `calibrate-scaling`).
     #[arg(long, value_name = "FACTOR", value_parser = values::count, allow_hyphen_values = true, help_heading = "Layout")]
     pub scaling_factor: Option<f64>,
+    /// Measured operations and exchange of a language model's layouts as multiples of the model's (from
+    /// `calibrate-scaling --runs`).
+    #[arg(long, value_name = "COMPUTE,EXCHANGE", value_parser = values::layout_factors, help_heading = "Layout")]
+    pub layout_factors: Option<LayoutFactors>,
     /// Line rate of the network between machines, in Gbit/s, for offers that lack it.
     #[arg(long = "network-gbit", value_name = "GBIT/S", value_parser = values::network, allow_hyphen_values = true, help_heading = "Assumptions")]
     #[serde(rename = "network_gbit_per_second")]
@@ -297,6 +302,7 @@ impl Wish {
             failures_per_gpu_hour: self.failures_per_gpu_hour,
             checkpoint_interval: self.checkpoint_interval,
             scaling_factor: self.scaling_factor,
+            layout_factors: self.layout_factors,
             ..Self::default()
         }
     }
@@ -327,6 +333,8 @@ impl Wish {
             ("failures_per_gpu_hour", "must be a finite number of 0 or more")
         } else if rate(self.scaling_factor) {
             ("scaling_factor", "must be a finite number of 0 or more")
+        } else if self.layout_factors.is_some_and(|factors| !factors.is_valid()) {
+            ("layout_factors", "compute and exchange must be between 0.1 and 10")
         } else if self.max_machines.is_some_and(|machines| !(1..=most::MACHINES).contains(&machines)) {
             return Err(("max_machines", up_to(most::MACHINES)));
         } else if self.network.is_some_and(|rate| !(rate > 0.0 && rate <= most::NETWORK_GBIT)) {
@@ -430,5 +438,6 @@ impl Wish {
         assumptions.network_gbit_per_second = self.network.or(assumptions.network_gbit_per_second);
         assumptions.data_gbit_per_second = self.data_rate.or(assumptions.data_gbit_per_second);
         assumptions.scaling_factor = self.scaling_factor.or(assumptions.scaling_factor);
+        assumptions.layout_factors = self.layout_factors.or(assumptions.layout_factors);
     }
 }

@@ -130,11 +130,24 @@ fn raw(path: &Path) -> io::Result<Box<dyn Read + Send>> {
     if !there.is_file() {
         return Err(io::Error::other("is a device, not a file"));
     }
+    Ok(Box::new(regular(path)?))
+}
+
+/// Opens a regular file, to read from any place of it.
+pub(super) fn regular(path: &Path) -> io::Result<File> {
     let file = open_at_once(path)?;
-    if file.metadata()?.is_file() {
-        return Ok(Box::new(file));
-    }
-    Err(io::Error::other("is no longer a file"))
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("has become something other than a file")) }
+}
+
+/// Reads at most `most` bytes of a file, from the place `from` on.
+#[cfg(unix)]
+pub(super) fn part(mut file: &File, from: u64, most: u64) -> io::Result<Vec<u8>> {
+    use std::io::{Seek, SeekFrom};
+
+    let mut bytes = Vec::new();
+    file.seek(SeekFrom::Start(from))?;
+    file.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Opens without blocking: a pipe may have replaced the file, and some files of `/proc` and `/sys` have no data until

@@ -3,11 +3,12 @@
 
 use std::path::Path;
 
-use super::files::beginning;
-use super::{StoreError, nsys};
+use super::files::{beginning, read_text};
+use super::{Limit, StoreError, nsys};
 use habitat_base::text;
 use habitat_step::op_list::looks_like_op_list;
 use habitat_step::profile::FORMAT;
+use habitat_traces::Format;
 use habitat_traces::xplane::looks_like_xplane;
 
 /// Number of bytes to examine.
@@ -16,19 +17,21 @@ const HEAD: u64 = 1 << 16;
 /// Files with a recorded step, in words.
 pub const STEPS: &str = "a profile (.habitat.json), a PyTorch trace (.json), both also .gz or .zst, an export of Nsight Systems (.sqlite), an XPlane recording (.xplane.pb) or an op list";
 
+/// A file of several jobs, in words.
+pub const JOBS: &str = "a jobs file";
+
+/// A plan as TOML, in words.
+pub const PLAN: &str = "a plan";
+
 /// Kind of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
     /// A profile.
     Profile,
-    /// A trace of `PyTorch`'s profiler.
-    Trace,
+    /// A recording that has to be imported.
+    Recording(Format),
     /// A list of traced operators.
     OpList,
-    /// Nsight Systems, exported to SQLite.
-    Nsight,
-    /// XPlane recording, of JAX and other XLA programs.
-    Xplane,
     /// Totals of operator kinds.
     BlackBox,
     /// A file without a recorded step.
@@ -49,21 +52,21 @@ impl Kind {
     pub fn what(&self) -> &str {
         match self {
             Self::Profile => "a profile",
-            Self::Trace => "a PyTorch trace",
+            Self::Recording(Format::Kineto) => "a PyTorch trace",
             Self::OpList => "an op list",
-            Self::Nsight => "an SQLite file, like an export of Nsight Systems",
-            Self::Xplane => "an XPlane recording",
+            Self::Recording(Format::Nsight) => "an SQLite file, like an export of Nsight Systems",
+            Self::Recording(Format::Xplane) => "an XPlane recording",
             Self::BlackBox => "a black box",
             Self::Other(other) => &other.what,
         }
     }
 
     /// Command that reads it, in words; `None` if there is none.
-    fn remedy(&self, path: &Path) -> Option<String> {
+    pub fn remedy(&self, path: &Path) -> Option<String> {
         let file = text::shell_word(&path.display().to_string());
         match self {
             Self::Profile => Some(format!("`habitat-tui {file}` opens it")),
-            Self::Trace | Self::OpList | Self::Nsight | Self::Xplane => {
+            Self::Recording(_) | Self::OpList => {
                 Some(format!("`habitat-tui import {file} -o FILE.habitat.json.zst` converts it to a profile"))
             }
             Self::BlackBox => Some(format!("`habitat-tui predict --black-box {file}` and `plan` read it")),
@@ -86,14 +89,59 @@ pub fn kind(path: &Path) -> Result<Kind, StoreError> {
     Ok(of(&beginning(path, HEAD)?, path))
 }
 
+/// Text of a TOML file that must be of the kind `wanted` ([`JOBS`], [`PLAN`]). Texts without the marks of any kind are
+/// left to the parser, whose error has the line.
+///
+/// # Errors
+/// [`StoreError`] if the file cannot be read, or is of another kind: with the command that reads it.
+pub fn read_toml(path: &Path, wanted: &str) -> Result<String, StoreError> {
+    let text = read_text(path, Limit::PLAN)?;
+    match of(text.as_bytes(), path) {
+        Kind::Other(Other { what, .. }) if !text.starts_with('{') && (what == wanted || !OURS.contains(&&*what)) => {
+            Ok(text)
+        }
+        other => Err(other.refused(path, wanted)),
+    }
+}
+
+/// TOML files of this program that commands read, by their words.
+const OURS: [&str; 4] = [JOBS, PLAN, "a price file", "a catalog file"];
+
+/// Kind of a TOML file of this program and advice, by tables and keys that only one kind has.
+fn of_toml(text: &str, file: &str) -> Option<(&'static str, String)> {
+    let lines = || text.lines().map(str::trim_start);
+    let has = |start: &str| lines().any(|line| line.starts_with(start));
+    let is = |key: &str| lines().any(|line| line.split('=').next().is_some_and(|name| name.trim_end() == key));
+    if has("[[job]]") {
+        Some((JOBS, format!("`habitat-tui plan-jobs {file}` plans its jobs")))
+    } else if text.contains("\"habitat-plan\"") || (has("[plan]") && is("format")) {
+        let remedy = format!(
+            "`habitat-tui plan --from {file}` plans it again, `habitat-tui run --plan {file} -- python train.py` follows it"
+        );
+        Some((PLAN, remedy))
+    } else if has("[[offer]]") || is("provider") {
+        Some((
+            "a price file",
+            format!("`habitat-tui check {file}` checks it; it belongs into a folder of `habitat-tui config`"),
+        ))
+    } else if is("slug") {
+        Some((
+            "a catalog file",
+            format!("`habitat-tui check {file}` checks it; it belongs into a folder of `habitat-tui config`"),
+        ))
+    } else {
+        None
+    }
+}
+
 /// Detects the kind from the decompressed beginning of a file.
 fn of(head: &[u8], path: &Path) -> Kind {
     let has = |mark: &str| head.windows(mark.len()).any(|window| window == mark.as_bytes());
     if nsys::looks_like_sqlite(head) {
-        return Kind::Nsight;
+        return Kind::Recording(Format::Nsight);
     }
     if looks_like_xplane(head) {
-        return Kind::Xplane;
+        return Kind::Recording(Format::Xplane);
     }
     if let Some(other) = of_bytes(head, path) {
         return Kind::Other(other);
@@ -114,7 +162,7 @@ fn of(head: &[u8], path: &Path) -> Kind {
     let marks = ["\"traceEvents\"", "\"deviceProperties\"", "\"schemaVersion\"", "\"baseTimeNanoseconds\""];
     let is_list = text.strip_prefix(b"[").is_some_and(|rest| matches!(rest.trim_ascii_start(), [] | [b'{' | b']', ..]));
     if is_list || (text.starts_with(b"{") && marks.iter().any(|mark| has(mark))) {
-        return Kind::Trace;
+        return Kind::Recording(Format::Kineto);
     }
     // The field may be at the end of a long file.
     if has(FORMAT) {
@@ -138,7 +186,10 @@ fn of_ours(format: &str) -> Option<Other> {
         "habitat-black-box-model" => {
             ("a black-box model", "save it as blackbox.json in a folder and pass `--models DIR`")
         }
-        "habitat-plan" => ("a plan", "it is the result for a recorded step: use that step"),
+        "habitat-plan" => (
+            "a plan as JSON",
+            "it is the result for a recorded step: use that step; `plan --toml` writes plans that commands read",
+        ),
         _ if format.starts_with("habitat-") => {
             let what = format!("output of this program ({})", text::clean(format, 40));
             let remedy = "use the recorded step that it was made from, or that its \"profile\" names";
@@ -232,7 +283,9 @@ fn of_text(text: &[u8], path: &Path) -> Other {
     }
     let is_section = |line: &str| line.starts_with('[') && line.trim_end().ends_with(']');
     if is("toml") || text.lines().take(20).any(is_section) {
-        return other("TOML", Some(format!("`habitat-tui check {file}` shows its kind")));
+        let unknown = || ("TOML", format!("`habitat-tui check {file}` shows its kind"));
+        let (what, remedy) = of_toml(&text, &file).unwrap_or_else(unknown);
+        return other(what, Some(remedy));
     }
     let mut lines = text.lines().filter(|line| !line.trim().is_empty()).take(3);
     let columns = |line: &str| line.matches(',').count().max(line.matches('\t').count()).max(line.matches(';').count());
@@ -258,13 +311,13 @@ mod tests {
     fn steps_are_told_by_their_content() {
         for (head, kind) in [
             (&b"{\"format\": \"habitat-profile\", \"version\": 1"[..], Kind::Profile),
-            (b" \n{ \"traceEvents\": [", Kind::Trace),
-            (b"[\n {\"ph\": \"X\"", Kind::Trace),
-            (b"{\"schemaVersion\": 1, \"deviceProperties\": [", Kind::Trace),
+            (b" \n{ \"traceEvents\": [", Kind::Recording(Format::Kineto)),
+            (b"[\n {\"ph\": \"X\"", Kind::Recording(Format::Kineto)),
+            (b"{\"schemaVersion\": 1, \"deviceProperties\": [", Kind::Recording(Format::Kineto)),
             (b"{\"info\": {}, \"ops\": [{\"op\": \"aten::mm\", \"inputs\": []", Kind::OpList),
             (b"{\"format\": \"habitat-op-list\", \"version\": 1", Kind::OpList),
-            (b"SQLite format 3\0", Kind::Nsight),
-            (b"\x0a\x05\x12\x09/host:CPU", Kind::Xplane),
+            (b"SQLite format 3\0", Kind::Recording(Format::Nsight)),
+            (b"\x0a\x05\x12\x09/host:CPU", Kind::Recording(Format::Xplane)),
             (b"{\"format\" : \"habitat-black-box\", \"gpu\"", Kind::BlackBox),
         ] {
             assert_eq!(of(head, Path::new("x")), kind, "{}", String::from_utf8_lossy(head));
@@ -286,9 +339,12 @@ mod tests {
             ("x.csv", b"batch,ms\n1,2\n", "a table (CSV)"),
             ("x", b"batch,iterations,seconds\n1,2,3\n", "a table (CSV)"),
             ("train.py", b"import torch\n", "a Python program"),
-            ("x.toml", b"slug = \"l4\"", "TOML"),
-            ("x", b"# plan\n[plan]\nformat = 1", "TOML"),
-            ("x", b"[plan]\nformat = 1", "TOML"),
+            ("x.toml", b"slug = \"l4\"", "a catalog file"),
+            ("x.toml", b"provider = \"me\"", "a price file"),
+            ("x.toml", b"theme = \"dark\"\n[plan]\naccept = []", "TOML"),
+            ("x", b"# plan\n[plan]\nformat = 1", PLAN),
+            ("x", b"[plan]\nformat = 1", PLAN),
+            ("x", b"budget = 400\n[[job]]\nname = \"a\"", JOBS),
             ("x.txt", b"hello", "text"),
             ("x", b"\xff\xfe\x00\x01", "binary data of unknown kind"),
             ("x.json", b"\xff\xfe{\0\"\0", "text in UTF-16, as written by PowerShell's `>`"),

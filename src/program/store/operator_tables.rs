@@ -333,6 +333,7 @@ pub(super) fn forward(name: &str, inputs: Vec<Vec<u64>>, outputs: Vec<Vec<u64>>)
         dtype: Some(DType::Float32),
         attributes: BTreeMap::new(),
         device_time: None,
+        cpu_time: None,
         kernels: Vec::new(),
     }
 }

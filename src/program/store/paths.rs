@@ -78,6 +78,11 @@ impl Paths {
         self.config.join("themes")
     }
 
+    /// Folder of started jobs.
+    pub fn jobs(&self) -> PathBuf {
+        self.data.join("jobs")
+    }
+
     /// Folder of trained networks.
     pub fn models(&self) -> PathBuf {
         self.data.join("models")

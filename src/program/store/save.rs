@@ -27,6 +27,19 @@ pub fn save_private(path: &Path, bytes: &[u8], replace: bool) -> Result<(), Stor
     save(path, bytes, replace, true)
 }
 
+/// Replaces a small private file that is written again and again. A reader sees the old content or the new one. Unlike
+/// [`save_private`] it does not wait for the disk: after a power failure the file may be empty.
+///
+/// # Errors
+/// Errors of writing.
+#[cfg(unix)]
+pub(super) fn refresh(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let mut file = tempfile::Builder::new().prefix(PREFIX).tempfile_in(folder)?;
+    file.write_all(bytes)?;
+    file.persist(path).map(drop).map_err(|error| error.error)
+}
+
 fn save(path: &Path, bytes: &[u8], replace: bool, private: bool) -> Result<(), StoreError> {
     let failed = |source| StoreError::Write { path: path.to_owned(), source };
     if path == Path::new(STANDARD_INPUT) {

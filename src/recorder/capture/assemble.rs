@@ -13,7 +13,7 @@ use super::folder;
 use super::messages::{Batch, Input, Model};
 use super::recording::{Process, Recording, StepTimes};
 use habitat_base::units::{Bytes, Micros};
-use habitat_step::profile::{Precision, Profile, Step};
+use habitat_step::profile::{CpuStep, Precision, Profile, Step};
 use habitat_traces::import::{self, Exchange, Import, ImportOptions, LoaderBatch, ModelInput, Summary};
 use habitat_traces::kineto::{Recorded, Spill};
 use habitat_traces::{Fault, Format, StepMarks, TraceError};
@@ -114,8 +114,12 @@ pub fn profile(recording: &Recording, folder: &Path, options: &ImportOptions<'_>
         }
         memory::fill(&mut profile, main, &mut notes);
     } else if let Some(times) = times {
+        if let Some(cpu) = profile.step.as_mut().and_then(|step| step.cpu.as_mut()) {
+            let (duration, duration_range) = (times.median, Some(times.range));
+            *cpu = CpuStep { duration, duration_range, samples: times.count, profiled: false };
+        }
         notes.push(format!(
-            "a step took {:.*} ms on this machine's CPU ({}); no prediction uses it",
+            "a step took {:.*} ms on this machine's CPU, without the profiler ({}); no prediction uses it",
             if times.median.as_millis() < 10.0 { 2 } else { 1 },
             times.median.as_millis(),
             if times.count == 1 {
@@ -128,13 +132,7 @@ pub fn profile(recording: &Recording, folder: &Path, options: &ImportOptions<'_>
     if profile.origin.is_none() {
         notes.extend(main.held.as_ref().map(memory::told));
     }
-    if let Some(period) = main.loader_period() {
-        profile.step.get_or_insert_with(Step::default).loader_period = Some(period);
-        notes.push(format!(
-            "the DataLoader's workers supply the data of a step every {:.2} ms, measured during the training; shorter steps wait for them",
-            period.as_millis()
-        ));
-    }
+    waits_for_data(&mut profile, main, &mut notes);
     if let (Some(origin), Some(torch)) = (&mut profile.origin, &main.torch) {
         // A trace has the framework's name but not its version.
         if origin.framework.as_deref().is_none_or(|framework| framework == "pytorch") {
@@ -158,6 +156,33 @@ pub fn profile(recording: &Recording, folder: &Path, options: &ImportOptions<'_>
     let recorded = processes.iter().flat_map(|process| process.windows.iter().map(|_| process.pid));
     let exchanges = recorded.zip(&summary.exchanges).filter_map(|(pid, exchange)| Some((pid, (*exchange)?))).collect();
     Ok(Assembled { profile, summary, times, exchanges })
+}
+
+/// Adds what the last steps without the profiler waited for data, and the period of the loader's workers.
+fn waits_for_data(profile: &mut Profile, main: &Process, notes: &mut Vec<String>) {
+    if profile.origin.is_none()
+        && let Some((wait, steps)) = main.data_wait()
+        && let Some(step) = &mut profile.step
+        && step.data_wait.is_some()
+    {
+        step.data_wait = Some(wait);
+        notes.push(format!(
+            "a step waits {:.2} ms for data: mean of {} steps without the profiler",
+            wait.as_millis(),
+            habitat_base::text::grouped(steps as f64)
+        ));
+    }
+    if let Some(workers) = main.workers {
+        let step = profile.step.get_or_insert_with(Step::default);
+        (step.loader_workers, step.cpus) = (Some(workers), main.cores);
+    }
+    if let Some(period) = main.loader_period() {
+        profile.step.get_or_insert_with(Step::default).loader_period = Some(period);
+        notes.push(format!(
+            "the DataLoader's workers supply the data of a step every {:.2} ms, measured during the training; shorter steps wait for them",
+            period.as_millis()
+        ));
+    }
 }
 
 /// Imports the traces; those of a job without a GPU as shapes only.
@@ -209,7 +234,10 @@ fn step_time(profile: &mut Profile, times: Option<StepTimes>, notes: &mut Vec<St
         return;
     };
     step.duration = Some(duration);
-    step.duration_range = Some(times.range);
+    // Where the host runs ahead, some of its steps are shorter than the work of the device: these are not whole steps.
+    let [low, high] = times.range;
+    let whole = if low.get() >= busy.get() { low } else { Micros::min(busy, duration) };
+    step.duration_range = Some([whole, high]);
     step.samples = Some(times.count);
     step.profiled = false;
     notes.push(format!("the step time is {how} of {} steps outside the recorded windows", times.count));
@@ -268,6 +296,7 @@ fn is_sharded(process: &Process) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::capture::recording::Timed;
 
     #[test]
     fn steps_that_are_none_of_the_trainings_are_refused() {
@@ -288,7 +317,20 @@ mod tests {
         assert!(error.contains("took at least 90.0 ms, but those around them 3.0 ms"), "{error}");
     }
 
-    fn timed(median: f64, mean: f64, busy: f64) -> (Option<f64>, Vec<String>) {
+    #[test]
+    fn the_wait_for_data_is_that_of_steps_without_the_profiler() {
+        let json = br#"{"format": "habitat-profile", "version": 1, "workload": {"name": "w", "mode": "training"},
+            "step": {"data_wait_us": 1070}, "operations": [{"name": "aten::mm", "phase": "forward"}]}"#;
+        let mut profile = Profile::from_json(json).unwrap().0;
+        let times = |wait_us| Timed { step: 20, time_us: 4000.0, wait_us, idle_us: None };
+        let main = Process { times: vec![times(Some(360.0)), times(None), times(Some(360.0))], ..Process::default() };
+        let mut notes = Vec::new();
+        waits_for_data(&mut profile, &main, &mut notes);
+        assert_eq!(profile.step.unwrap().data_wait, Micros::new(360.0).ok());
+        assert_eq!(notes, ["a step waits 0.36 ms for data: mean of 2 steps without the profiler"]);
+    }
+
+    fn timed(median: f64, mean: f64, busy: f64) -> (Step, Vec<String>) {
         let mut profile = habitat_step::profile::Profile::from_json(
             br#"{"format": "habitat-profile", "version": 1, "workload": {"name": "w", "mode": "training"},
                 "operations": [{"name": "aten::mm", "phase": "forward"}]}"#,
@@ -308,15 +350,26 @@ mod tests {
         step_time(&mut profile, Some(times), &mut notes);
         let step = profile.step.unwrap();
         assert_eq!(step.profiled, step.samples.is_none(), "the profiler's steps are inside the windows");
-        (step.duration.map(Micros::get), notes)
+        (step, notes)
     }
 
     #[test]
     fn the_step_time_is_from_outside_the_windows() {
-        assert_eq!(timed(80.0, 85.0, 70.0).0, Some(80.0));
-        let (duration, notes) = timed(20.0, 80.0, 70.0);
-        assert_eq!(duration, Some(80.0));
+        let lasts = |of: &Step| of.duration.map(Micros::get);
+        assert_eq!(lasts(&timed(80.0, 85.0, 70.0).0), Some(80.0));
+        let (step, notes) = timed(20.0, 80.0, 70.0);
+        assert_eq!(lasts(&step), Some(80.0));
         assert!(notes[0].contains("runs ahead"), "{notes:?}");
-        assert_eq!(timed(20.0, 30.0, 70.0).0, Some(99.0), "nothing outside can be right");
+        assert_eq!(lasts(&timed(20.0, 30.0, 70.0).0), Some(99.0), "nothing outside can be right");
+    }
+
+    #[test]
+    fn no_step_is_shorter_than_the_work_of_its_device() {
+        let range = |busy: f64| timed(80.0, 85.0, busy).0.duration_range.map(|range| range.map(Micros::get));
+        // The shortest time between two calls was 1 µs.
+        assert_eq!(range(70.0), Some([70.0, 500.0]));
+        assert_eq!(range(0.5), Some([1.0, 500.0]));
+        // The busy time may be a little above the step.
+        assert_eq!(range(81.0), Some([80.0, 500.0]));
     }
 }

@@ -14,8 +14,6 @@ pub enum Ended {
     Signal(i32),
     /// Unknown: another process collected its status.
     Unknown,
-    /// It did not end: it was left running.
-    Left,
 }
 
 impl Ended {
@@ -25,7 +23,6 @@ impl Ended {
             Self::Code(code) => (code & 0xff) as u8,
             Self::Signal(signal) => (128 + signal).min(255) as u8,
             Self::Unknown => 2,
-            Self::Left => 0,
         }
     }
 }

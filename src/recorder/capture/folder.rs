@@ -82,10 +82,15 @@ pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Reads a file of `/proc`; empty if it cannot be read.
+pub(super) fn read_text(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
 /// Content of the lock file: marks the folder as ours and names its owner's machine. A lock on a network file system
 /// may not reflect owners on other machines.
 fn mark() -> String {
-    let machine = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let machine = read_text("/proc/sys/kernel/hostname");
     format!("habitat-tui recording folder, version 2, of {}\n", machine.trim())
 }
 

@@ -9,6 +9,7 @@ use super::error::CaptureError;
 use super::event::{Asked, Control, Cut, Ended, Event, Heard, OURSELVES};
 use super::folder::Folder;
 use super::hook::{self, Settings};
+use super::messages::Message;
 use super::private::Private;
 use super::recording::Recording;
 use super::scan::{ProcessScan, Scanner};
@@ -49,7 +50,7 @@ pub struct Finished {
     pub folder: Folder,
     /// Output missing from the log, if any.
     pub cut: Option<Cut>,
-    /// Time from its start to its end, or until it was left running.
+    /// Time from its start to its end.
     pub lasted: Duration,
     /// The recording.
     pub recording: Recording,
@@ -88,6 +89,9 @@ pub trait Watch {
     /// Called once when the requested recording is complete, with the folder of the traces; never called if that does
     /// not happen.
     fn complete(&mut self, recording: &Recording, folder: &Path);
+
+    /// Called with each message of a process and the time since the start of the job.
+    fn hear(&mut self, _pid: u32, _message: &Message, _at: Duration) {}
 
     /// Interval between calls of [`look`](Self::look); `None` for never.
     fn pace(&self) -> Option<Duration> {
@@ -154,7 +158,7 @@ impl Running {
         Control(self.events.clone())
     }
 
-    /// Follows the job until it ends or the user leaves it running.
+    /// Follows the job until it ends.
     pub fn follow(self, watch: &mut dyn Watch) -> Finished {
         let Self { options, job, began, folder, socket, mut scanner, happening, events: _events } = self;
         let mut state = State::default();
@@ -181,14 +185,13 @@ impl Running {
                         state.resume = Some(now + STOPPING);
                     }
                 }
-                Ok(Event::Wished(Wish::Leave)) => {
-                    state.ended.get_or_insert(Ended::Left);
-                    break;
-                }
                 Ok(Event::Wished(Wish::Stop)) if state.ended.is_none() => {
                     deadline = Some(now + state.ask(&job, Asked::Wished));
                 }
                 Ok(event) => {
+                    if let Event::Heard { what: Heard::Message { pid, message }, .. } = &event {
+                        watch.hear(*pid, message, began.elapsed());
+                    }
                     let had_ended = state.ended.is_some();
                     state.take(event);
                     if !had_ended && state.ended.is_some() {

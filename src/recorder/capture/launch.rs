@@ -15,6 +15,7 @@ use std::fs::File;
 use std::io::{self, PipeWriter};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::thread;
@@ -22,7 +23,7 @@ use std::thread;
 use nix::sys::signal::{SigSet, Signal, kill, killpg};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, getpgrp, tcgetpgrp, tcsetpgrp};
-use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
 
 use super::error::CaptureError;
 use super::event::{Ended, Event};
@@ -38,6 +39,34 @@ pub(super) const CONTINUE: i32 = SIGCONT;
 pub fn interrupt_ourselves() {
     let _ = killpg(getpgrp(), Signal::SIGINT);
     let _ = signal_hook::low_level::emulate_default_handler(SIGINT);
+}
+
+/// Gives this process a session of its own, out of reach of the terminal's keys and hang-up.
+pub fn leave_terminal() {
+    // It fails only for the leader of a process group, which nobody made this one.
+    let _ = nix::unistd::setsid();
+}
+
+/// Keeps signals from ending this process, which keeps a job. The returned flag is set by those that ask it to stop the
+/// job. Call it after the job was started, which would inherit ignored signals otherwise.
+///
+/// # Errors
+/// Errors of the system.
+pub fn stop_signals() -> io::Result<Arc<AtomicBool>> {
+    let asked = Arc::new(AtomicBool::new(false));
+    for signal in [SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2, SIGXFSZ] {
+        signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))?;
+    }
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, asked.clone())?;
+    }
+    Ok(asked)
+}
+
+/// Whether a process exists.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn exists(pid: u32) -> bool {
+    i32::try_from(pid).is_ok_and(|pid| kill(Pid::from_raw(pid), None).is_ok())
 }
 
 /// Name of a signal, such as `SIGKILL`, or `signal 64` if it has none.

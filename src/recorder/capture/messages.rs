@@ -35,6 +35,9 @@ pub enum Message {
         /// Measured if several processes train together on CPUs.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         idle_us: Vec<f64>,
+        /// Parts of these steps, and other facts on them.
+        #[serde(flatten)]
+        parts: Box<Parts>,
     },
     /// The processes that train together, known at the first step.
     World(World),
@@ -94,6 +97,53 @@ pub enum Message {
     /// Any other message.
     #[serde(other)]
     Unknown,
+}
+
+/// Share of a step from which a save in it is what it was for.
+const SAVED: f64 = 0.2;
+
+/// Parts of the time of steps, and what happened in them beside the training.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Parts {
+    /// Each of the following lists has every n-th step, from the first; 0 without lists.
+    #[serde(default)]
+    pub every: u64,
+    /// Time in microseconds up to the backward pass, from the end of the previous step or the arrival of the batch;
+    /// negative if unknown.
+    #[serde(default)]
+    pub forward_us: Vec<f64>,
+    /// Time in microseconds in backward passes.
+    #[serde(default)]
+    pub backward_us: Vec<f64>,
+    /// Time in microseconds from the last backward pass to the end of the optimizer's step.
+    #[serde(default)]
+    pub optimizer_us: Vec<f64>,
+    /// Number of batches that a `DataLoader` gave in most steps.
+    #[serde(default)]
+    pub batches: Option<u64>,
+    /// Steps with another number of batches, and that number.
+    #[serde(default)]
+    pub other_batches: Vec<(u64, u64)>,
+    /// Steps in which `torch.save` wrote, and its time in microseconds.
+    #[serde(default)]
+    pub saved_us: Vec<(u64, f64)>,
+    /// Resident bytes of the process, and peak bytes of tensors on its GPU (0 without one).
+    #[serde(default)]
+    pub memory: Option<(u64, u64)>,
+}
+
+impl Parts {
+    /// Whether a step of this time did more than train: a validation, or a save that took much of it.
+    pub fn is_aside(&self, step: u64, time_us: f64) -> bool {
+        let is_save = |(other, saved): &(u64, f64)| *other == step && *saved >= SAVED * time_us;
+        self.has_more_batches(step) || self.saved_us.iter().any(is_save)
+    }
+
+    /// Whether a `DataLoader` gave more batches in a step than in most, as a validation in it does.
+    pub fn has_more_batches(&self, step: u64) -> bool {
+        let usual = self.batches.unwrap_or(u64::MAX);
+        self.other_batches.iter().any(|(other, count)| *other == step && *count > usual)
+    }
 }
 
 /// Steps whose autograd nodes are counted.
@@ -353,8 +403,14 @@ mod tests {
         let mut stream = &stream[..];
         let Some(Message::Hello(hello)) = read(&mut stream).unwrap() else { panic!() };
         assert_eq!((hello.pid, hello.stage, hello.torch), (7, Stage::Python, None));
-        let older =
-            Message::Steps { first: 2, times_us: vec![10.5, 11.0], waits_us: vec![], workers: None, idle_us: vec![] };
+        let older = Message::Steps {
+            first: 2,
+            times_us: vec![10.5, 11.0],
+            waits_us: vec![],
+            workers: None,
+            idle_us: vec![],
+            parts: Box::default(),
+        };
         assert_eq!(read(&mut stream).unwrap(), Some(older));
         let newer = Message::Steps {
             first: 4,
@@ -362,6 +418,7 @@ mod tests {
             waits_us: vec![2.5],
             workers: Some(4),
             idle_us: vec![1.5],
+            parts: Box::default(),
         };
         assert_eq!(read(&mut stream).unwrap(), Some(newer));
         assert!(matches!(read(&mut stream).unwrap(), Some(Message::Window(Window::Written { last: 5, .. }))));

@@ -70,8 +70,9 @@ impl Recording {
         process.hear_at(pid, self.messages);
         match message {
             Message::Hello(hello) => process.greet(&hello),
-            Message::Steps { first, times_us, waits_us, workers, idle_us } => {
-                process.add_steps(first, &times_us, &waits_us, &idle_us);
+            Message::Steps { first, times_us, waits_us, workers, idle_us, parts } => {
+                process.add_steps(first, &times_us, [&waits_us, &idle_us], &parts);
+                process.add_parts(first, &times_us, &waits_us, &parts);
                 process.workers = workers.or(process.workers);
             }
             Message::Work { steps, nodes, of } => process.work.add(steps, nodes, of),
@@ -173,7 +174,7 @@ impl Recording {
 mod tests {
     use super::process::{LONGEST, MOST_NOTES, MOST_TIMES};
     use super::*;
-    use crate::capture::messages::{Hello, Stage, Window};
+    use crate::capture::messages::{Hello, Parts, Stage, Window};
     use habitat_base::units::Micros;
 
     fn hello(stage: Stage) -> Message {
@@ -181,7 +182,14 @@ mod tests {
     }
 
     fn steps(first: u64, count: usize) -> Message {
-        Message::Steps { first, times_us: vec![1.0; count], waits_us: vec![], workers: None, idle_us: vec![] }
+        Message::Steps {
+            first,
+            times_us: vec![1.0; count],
+            waits_us: vec![],
+            workers: None,
+            idle_us: vec![],
+            parts: Box::default(),
+        }
     }
 
     fn timed((step, time_us): (u64, f64)) -> Timed {
@@ -305,7 +313,17 @@ mod tests {
         let waiting = |messages: &[(u64, Vec<f64>, Vec<f64>)]| {
             let mut recording = Recording::default();
             for (first, times_us, waits_us) in messages.iter().cloned() {
-                recording.hear(1, Message::Steps { first, times_us, waits_us, workers: Some(2), idle_us: vec![] });
+                recording.hear(
+                    1,
+                    Message::Steps {
+                        first,
+                        times_us,
+                        waits_us,
+                        workers: Some(2),
+                        idle_us: vec![],
+                        parts: Box::default(),
+                    },
+                );
             }
             recording.processes[&1].waiting().map(|it| ((it.share * 1e3).round() / 1e3, it.steps, it.workers))
         };
@@ -315,9 +333,34 @@ mod tests {
         // The loader was first used late; and no step can wait longer than it takes.
         let late = [(6, vec![10.0; 4], vec![]), (10, vec![10.0; 2], vec![2.0, 99.0])];
         assert_eq!(waiting(&late), Some((0.6, 2, Some(2))));
-        let long = [(6, vec![10.0; 500], vec![9.0; 500]), (506, vec![10.0; 50], vec![0.0; 50])];
+        let long = [(6, vec![1e6; 500], vec![9e5; 500]), (506, vec![1e6; 50], vec![0.0; 50])];
         assert_eq!(waiting(&long), Some((0.0, 50, Some(2))), "the last 50");
+        let short = [(6, vec![1e4; 2000], vec![4e3; 2000]), (2006, vec![1e4; 500], vec![0.0; 500])];
+        assert_eq!(waiting(&short), Some((0.2, 1000, Some(2))), "those of the last ten seconds");
         assert_eq!(waiting(&[(6, vec![10.0; 4], vec![f64::NAN, -1.0, 5.0, 5.0])]), Some((0.5, 2, Some(2))));
+    }
+
+    #[test]
+    fn a_validation_is_not_waiting_for_training_data() {
+        let mut recording = Recording::default();
+        let times_us = vec![10.0, 10.0, 500.0, 10.0];
+        let part = vec![1.0; 4];
+        let parts = Parts {
+            batches: Some(1),
+            // 20 batches of a validation, then the last of an epoch.
+            other_batches: vec![(8, 21), (9, 0)],
+            every: 1,
+            forward_us: part.clone(),
+            backward_us: part.clone(),
+            optimizer_us: part,
+            ..Parts::default()
+        };
+        let (waits_us, parts) = (vec![2.0, 2.0, 400.0, 2.0], Box::new(parts));
+        recording.hear(1, Message::Steps { first: 6, times_us, waits_us, workers: None, idle_us: vec![], parts });
+        let process = &recording.processes[&1];
+        let waiting = process.waiting().unwrap();
+        assert_eq!((waiting.steps, (waiting.share * 10.0).round()), (3, 2.0));
+        assert_eq!(process.split().map(|split| split.input.get()), Some(2.0));
     }
 
     #[test]

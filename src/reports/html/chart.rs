@@ -5,8 +5,9 @@ use std::fmt::Write;
 use super::super::format;
 use super::markup::escaped;
 
-/// Size of the drawing in SVG units.
+/// Widths of the drawing in SVG units: on a page, and on the screen of a phone.
 const WIDTH: f64 = 760.0;
+const NARROW: f64 = 380.0;
 const HEIGHT: f64 = 400.0;
 /// Margins of the axes: left, right, top and bottom.
 const MARGINS: [f64; 4] = [78.0, 24.0, 36.0, 48.0];
@@ -14,6 +15,8 @@ const MARGINS: [f64; 4] = [78.0, 24.0, 36.0, 48.0];
 const LETTER: [f64; 2] = [7.8, 16.0];
 /// Ratio of the largest to the smallest value above which an axis is logarithmic.
 const LOGARITHMIC: f64 = 4.0;
+/// Length of an axis below which it has fewer ticks.
+const SHORT: f64 = 300.0;
 
 /// A point of a chart.
 #[derive(Debug, Clone, PartialEq)]
@@ -71,13 +74,15 @@ impl Axis {
 
     /// Round values for the tick marks.
     fn ticks(&self) -> Vec<f64> {
+        let is_short = (self.ends[1] - self.ends[0]).abs() < SHORT;
         if self.is_log {
             let decades = self.low.log10().floor() as i32..=self.high.log10().ceil() as i32;
-            let steps: &[f64] = if self.high / self.low > 200.0 { &[1.0] } else { &[1.0, 2.0, 5.0] };
+            let steps: &[f64] =
+                if self.high / self.low > if is_short { 20.0 } else { 200.0 } { &[1.0] } else { &[1.0, 2.0, 5.0] };
             let all = decades.flat_map(|decade| steps.iter().map(move |step| step * 10f64.powi(decade)));
             return all.filter(|value| (self.low..=self.high).contains(value)).collect();
         }
-        let rough = (self.high - self.low) / 6.0;
+        let rough = (self.high - self.low) / if is_short { 4.0 } else { 6.0 };
         let decade = 10f64.powf(rough.log10().floor());
         let step = [1.0, 2.0, 2.5, 5.0, 10.0].into_iter().map(|step| step * decade).find(|step| *step >= rough);
         let step = step.unwrap_or(rough);
@@ -87,8 +92,12 @@ impl Axis {
 }
 
 impl Chart {
-    /// The SVG drawing; empty without points.
+    /// The SVG drawings, of which the page shows the one that suits its width; empty without points.
     pub(super) fn svg(&self) -> String {
+        [("wide", WIDTH), ("small", NARROW)].map(|(class, width)| self.drawn(class, width)).concat()
+    }
+
+    fn drawn(&self, class: &str, width: f64) -> String {
         let [left, right, top, bottom] = MARGINS;
         let values = |at: usize| {
             let of = move |point: &Point| if at == 0 { point.x } else { point.y };
@@ -97,12 +106,12 @@ impl Chart {
             let limit = self.limits[at].map(|(limit, _)| limit).filter(|limit| *limit <= most * 3.0);
             self.points.iter().map(of).chain(limit)
         };
-        let x = Axis::new(values(0), [left, WIDTH - right]);
+        let x = Axis::new(values(0), [left, width - right]);
         let y = Axis::new(values(1), [HEIGHT - bottom, top]);
         let (Some(x), Some(y)) = (x, y) else { return String::new() };
         let names: Vec<String> = self.points.iter().map(|point| point.name.clone()).collect();
         let mut svg = format!(
-            "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{} against {}: {}\">\n",
+            "<svg class=\"{class}\" viewBox=\"0 0 {width} {HEIGHT}\" role=\"img\" aria-label=\"{} against {}: {}\">\n",
             escaped(self.axes[1]),
             escaped(self.axes[0]),
             escaped(&names.join(", "))
@@ -134,7 +143,7 @@ impl Chart {
             ["chosen", "beside", "dot"].iter().position(|class| self.points[*at].class == *class).unwrap_or(3)
         });
         for at in order {
-            if let Some((place, anchor)) = label(&self.points[at].name, places[at], &mut taken) {
+            if let Some((place, anchor)) = label(&self.points[at].name, places[at], width, &mut taken) {
                 let [x, y] = place;
                 let name = escaped(&self.points[at].name);
                 let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{name}</text>");
@@ -145,8 +154,8 @@ impl Chart {
     }
 
     fn draw_axes(&self, svg: &mut String, x: &Axis, y: &Axis) {
-        let [left, right, top, bottom] = MARGINS;
-        let (floor, end) = (HEIGHT - bottom, WIDTH - right);
+        let [left, _, top, bottom] = MARGINS;
+        let (floor, end) = (HEIGHT - bottom, x.ends[1]);
         for value in x.ticks() {
             let at = x.place(value);
             let _ = writeln!(svg, "<line class=\"axis\" x1=\"{at:.1}\" y1=\"{top}\" x2=\"{at:.1}\" y2=\"{floor}\"/>");
@@ -204,14 +213,13 @@ impl Chart {
 
     /// Areas of the names of the limits, which labels must not cover.
     fn limit_names(&self, x: &Axis, y: &Axis) -> Vec<[f64; 4]> {
-        let right = MARGINS[1];
         let bounds = |[x, y]: [f64; 2], name: &str| {
             [x - name.chars().count() as f64 * LETTER[0], y - LETTER[1] * 0.8, x, y + LETTER[1] * 0.2]
         };
         let in_time = self.limits[0].filter(|(limit, _)| *limit <= x.high);
         let in_money = self.limits[1].filter(|(limit, _)| *limit <= y.high);
         let in_time = in_time.map(|(limit, name)| bounds(self.name_of_deadline(x, y, x.place(limit)), name));
-        let in_money = in_money.map(|(limit, name)| bounds([WIDTH - right - 4.0, y.place(limit) - 5.0], name));
+        let in_money = in_money.map(|(limit, name)| bounds([x.ends[1] - 4.0, y.place(limit) - 5.0], name));
         in_time.into_iter().chain(in_money).collect()
     }
 }
@@ -232,7 +240,7 @@ fn along([x, y]: [f64; 2], [to_x, to_y]: [f64; 2]) -> impl Iterator<Item = [f64;
 }
 
 /// A free position for a label next to its point, if there is one.
-fn label(name: &str, [x, y]: [f64; 2], taken: &mut Vec<[f64; 4]>) -> Option<([f64; 2], &'static str)> {
+fn label(name: &str, [x, y]: [f64; 2], right: f64, taken: &mut Vec<[f64; 4]>) -> Option<([f64; 2], &'static str)> {
     let width = name.chars().count() as f64 * LETTER[0];
     let candidates = [
         ([x + 10.0, y - 6.0], "start"),
@@ -254,7 +262,7 @@ fn label(name: &str, [x, y]: [f64; 2], taken: &mut Vec<[f64; 4]>) -> Option<([f6
         };
         let bounds = [from, y - LETTER[1] * 0.8, from + width, y + LETTER[1] * 0.2];
         let is_inside =
-            bounds[0] >= MARGINS[0] && bounds[2] <= WIDTH && bounds[1] >= 0.0 && bounds[3] <= HEIGHT - MARGINS[3];
+            bounds[0] >= MARGINS[0] && bounds[2] <= right && bounds[1] >= 0.0 && bounds[3] <= HEIGHT - MARGINS[3];
         let is_free = taken
             .iter()
             .all(|other| bounds[2] < other[0] || bounds[0] > other[2] || bounds[3] < other[1] || bounds[1] > other[3]);
@@ -285,7 +293,7 @@ mod tests {
     fn points_lie_in_the_drawing_and_their_names_are_escaped() {
         let svg = chart(&[(1.0, 100.0, "8 × <h100>"), (10.0, 20.0, "t4"), (100.0, 1.0, "k80")]).svg();
         assert!(svg.contains("8 × &lt;h100&gt;</text>") && !svg.contains("<h100>"), "{svg}");
-        assert_eq!(svg.matches("<circle").count(), 3);
+        assert_eq!(svg.matches("<circle").count(), 2 * 3);
         for place in svg.split("cx=\"").skip(1).map(|rest| rest.split('"').next().unwrap().parse::<f64>().unwrap()) {
             assert!((MARGINS[0]..=WIDTH).contains(&place), "{place}");
         }
@@ -303,15 +311,32 @@ mod tests {
     fn names_do_not_lie_on_each_other() {
         let close: Vec<(f64, f64, &str)> =
             (0..30).map(|at| (10.0 + f64::from(at) * 0.01, 10.0, "rtx-3090-ti")).collect();
-        let svg = chart(&close).svg();
+        let svg = chart(&close).drawn("wide", WIDTH);
         let names = svg.matches("rtx-3090-ti</text>").count();
         assert!((1..8).contains(&names), "{names}");
     }
 
     #[test]
+    fn a_drawing_for_phones_needs_no_smaller_letters() {
+        let svg = chart(&[(1.0, 100.0, "8 × h100"), (100.0, 20.0, "a30 (doubted)"), (1000.0, 1.0, "k80")]).svg();
+        let (wide, small) = svg.split_once("class=\"small\"").unwrap();
+        assert!(wide.contains("viewBox=\"0 0 760 400\"") && small.contains("viewBox=\"0 0 380 400\""), "{svg}");
+        let places = |at: &str| {
+            let rest = small.split(at).skip(1).map(|rest| rest.split('"').next().unwrap().parse::<f64>().unwrap());
+            rest.collect::<Vec<f64>>()
+        };
+        let all = places(" x=\"").into_iter().chain(places("cx=\""));
+        assert!(all.into_iter().all(|x| x <= NARROW), "{small}");
+        assert_eq!(
+            ["8 × h100</text>", "a30 (doubted)</text>", "k80</text>"].map(|name| small.contains(name)),
+            [true; 3]
+        );
+    }
+
+    #[test]
     fn ticks_are_round() {
         assert_eq!([tick(0.5), tick(1500.0), tick(12.5), tick(0.001)], ["0.5", "1,500", "12.5", "0.001"]);
-        let axis = |values: &[f64]| Axis::new(values.iter().copied(), [0.0, 1.0]).unwrap().ticks();
+        let axis = |values: &[f64]| Axis::new(values.iter().copied(), [0.0, SHORT]).unwrap().ticks();
         assert_eq!(axis(&[10.0, 20.0]), [10.0, 12.5, 15.0, 17.5, 20.0]);
         assert_eq!(axis(&[1.0, 100.0]), [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0]);
     }

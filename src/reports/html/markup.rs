@@ -17,7 +17,7 @@ const WRAPS: usize = 34;
 const NARROW: u16 = 12;
 
 /// Escapes text for use between tags and in quoted attributes; replaces unprintable characters.
-pub(super) fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in clean(text, 4000).chars() {
         match c {
@@ -117,7 +117,8 @@ fn cell(cell: &Cell, column: &Column) -> String {
         "number" => text.replace(' ', "&nbsp;").replace("&nbsp;(", " ("),
         _ => text,
     };
-    format!("<td class=\"{class}\">{text}</td>")
+    // A phone shows the cells of a row below each other, each with its heading.
+    format!("<td class=\"{class}\" data-of=\"{}\">{text}</td>", escaped(&column.heading))
 }
 
 /// The drawing of a cell as bars.

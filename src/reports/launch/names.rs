@@ -1,12 +1,14 @@
 //! Names of providers and GPUs in tools that rent them.
 //!
 //! Names of `SkyPilot` are from its catalogs and the scripts that make them (`sky/catalog/data_fetchers` of 0.14.1),
-//! those of dstack from gpuhunt 0.1.34 (`constraints.py`, `providers/`).
+//! those of dstack from gpuhunt 0.1.34 (`constraints.py`, `providers/`), those in Kubernetes are the driver's names, as
+//! NVIDIA's GPU feature discovery labels machines with them (`nvidia.com/gpu.product`).
 
 use super::Launcher;
+use habitat_planning::pricing::Offer;
 
 /// Providers: name in the price book, in `SkyPilot`, in dstack; empty if the tool does not support it.
-pub(super) const PROVIDERS: [(&str, &str, &str); 20] = [
+const PROVIDERS: [(&str, &str, &str); 20] = [
     ("aws", "aws", "aws"),
     ("azure", "azure", "azure"),
     ("crusoe", "", "crusoe"),
@@ -39,8 +41,65 @@ pub(super) fn joins(launcher: Launcher, provider: &str) -> bool {
     match launcher {
         Launcher::SkyPilot => !SKYPILOT_SINGLE.contains(&provider),
         Launcher::Dstack => !DSTACK_SINGLE.contains(&provider),
-        Launcher::Slurm => true,
+        Launcher::Slurm | Launcher::Kubernetes => true,
     }
+}
+
+/// Providers at which `SkyPilot` cannot mount buckets (`STORAGE_MOUNTING` in `sky/clouds` of 0.14.1).
+const SKYPILOT_UNMOUNTED: [&str; 5] = ["hyperbolic", "runpod", "vast", "verda", "yottalabs"];
+
+/// Whether `SkyPilot` can mount a bucket at a provider.
+pub(super) fn mounts_buckets(provider: &str) -> bool {
+    !SKYPILOT_UNMOUNTED.contains(&provider)
+}
+
+/// Whether `network_tier: best` of `SkyPilot` joins machines by a fast network: EFA at AWS, if the machine has it, and
+/// `InfiniBand` at Nebius (`INFINIBAND_ACCELERATORS` in `sky/provision/nebius` of 0.14.1). Other providers refuse the key
+/// or, as GCP, change the machine's image with it.
+pub(super) fn is_fast_network(provider: &str, gpu: &str, gpu_count: u32) -> bool {
+    let is_infiniband = || gpu_count == 8 && ["H100", "H200", "B200", "B300"].contains(&gpu);
+    provider == "aws" || (provider == "nebius" && is_infiniband())
+}
+
+/// Name of a provider in a tool that rents machines; `None` if the tool does not support it.
+pub(super) fn provider(launcher: Launcher, name: &str) -> Option<&'static str> {
+    let (_, skypilot, dstack) = PROVIDERS.iter().find(|(provider, ..)| *provider == name)?;
+    let name = if launcher == Launcher::SkyPilot { skypilot } else { dstack };
+    Some(*name).filter(|name| !name.is_empty())
+}
+
+/// All providers that a tool supports, by their names in the price book.
+pub(super) fn providers(launcher: Launcher) -> Vec<&'static str> {
+    let all = PROVIDERS.iter().map(|(name, ..)| *name);
+    all.filter(|name| provider(launcher, name).is_some()).collect()
+}
+
+/// Providers whose offers have the machine types of their own interface, which tools use too. Prices of the others are
+/// listed by GPU.
+const TYPED: [&str; 9] = ["aws", "azure", "do", "fluidstack", "gcp", "hyperbolic", "lambda", "oci", "verda"];
+
+/// Types of lambda's machines with one GPU: `SkyPilot` has one name for two boards and would take the cheaper one:
+/// slug and type, as lambda's interface has it.
+const LAMBDA: [(&str, &str); 4] = [
+    ("a100-pcie-40gb", "gpu_1x_a100"),
+    ("a100-sxm4-40gb", "gpu_1x_a100_sxm4"),
+    ("h100-pcie-80gb", "gpu_1x_h100_pcie"),
+    ("h100-sxm5-80gb", "gpu_1x_h100_sxm5"),
+];
+
+/// Machine type of an offer, as the provider and the tools name it; `None` if the price list describes the machine in
+/// words.
+pub(super) fn instance_type(offer: &Offer) -> Option<&str> {
+    if offer.provider == "lambda"
+        && offer.gpu_count == 1
+        && let Some((_, name)) =
+            LAMBDA.iter().find(|(slug, _)| offer.gpu.as_ref().is_some_and(|gpu| gpu.as_str() == *slug))
+    {
+        return Some(name);
+    }
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "._-:".contains(c);
+    let name = Some(offer.instance_type.as_str()).filter(|name| !name.is_empty() && name.chars().all(is_name))?;
+    TYPED.contains(&offer.provider.as_str()).then_some(name)
 }
 
 /// GPUs: slug in the catalog, name in `SkyPilot`, name and memory in dstack; empty if the tool does not have it.
@@ -180,4 +239,74 @@ pub(super) fn dstack_gpu(provider: &str, slug: &str) -> Result<&'static str, &'s
         Some("") | None => Err("it does not know this GPU"),
         Some(name) => Ok(name),
     }
+}
+
+/// GPUs: slug in the catalog, name of the driver with dashes.
+const PRODUCTS: [(&str, &str); 61] = [
+    ("a10", "NVIDIA-A10"),
+    ("a100-pcie-40gb", "NVIDIA-A100-PCIE-40GB"),
+    ("a100-pcie-80gb", "NVIDIA-A100-80GB-PCIe"),
+    ("a100-sxm4-40gb", "NVIDIA-A100-SXM4-40GB"),
+    ("a100-sxm4-80gb", "NVIDIA-A100-SXM4-80GB"),
+    ("a10g", "NVIDIA-A10G"),
+    ("a30", "NVIDIA-A30"),
+    ("a40", "NVIDIA-A40"),
+    ("b200", "NVIDIA-B200"),
+    ("gb200", "NVIDIA-GB200"),
+    ("gh200-96gb", "NVIDIA-GH200-480GB"),
+    ("h100-nvl", "NVIDIA-H100-NVL"),
+    ("h100-pcie-80gb", "NVIDIA-H100-PCIe"),
+    ("h100-sxm5-80gb", "NVIDIA-H100-80GB-HBM3"),
+    ("h200-nvl-141gb", "NVIDIA-H200-NVL"),
+    ("h200-sxm-141gb", "NVIDIA-H200"),
+    ("k80", "Tesla-K80"),
+    ("l4", "NVIDIA-L4"),
+    ("l40", "NVIDIA-L40"),
+    ("l40s", "NVIDIA-L40S"),
+    ("m60", "Tesla-M60"),
+    ("p100-pcie-16gb", "Tesla-P100-PCIE-16GB"),
+    ("p4", "Tesla-P4"),
+    ("quadro-p4000", "Quadro-P4000"),
+    ("quadro-rtx-5000", "Quadro-RTX-5000"),
+    ("quadro-rtx-6000", "Quadro-RTX-6000"),
+    ("rtx-2000-ada", "NVIDIA-RTX-2000-Ada-Generation"),
+    ("rtx-2080-ti", "NVIDIA-GeForce-RTX-2080-Ti"),
+    ("rtx-3060", "NVIDIA-GeForce-RTX-3060"),
+    ("rtx-3060-ti", "NVIDIA-GeForce-RTX-3060-Ti"),
+    ("rtx-3070", "NVIDIA-GeForce-RTX-3070"),
+    ("rtx-3080", "NVIDIA-GeForce-RTX-3080"),
+    ("rtx-3080-ti", "NVIDIA-GeForce-RTX-3080-Ti"),
+    ("rtx-3090", "NVIDIA-GeForce-RTX-3090"),
+    ("rtx-3090-ti", "NVIDIA-GeForce-RTX-3090-Ti"),
+    ("rtx-4000-ada", "NVIDIA-RTX-4000-Ada-Generation"),
+    ("rtx-4070", "NVIDIA-GeForce-RTX-4070"),
+    ("rtx-4070-ti", "NVIDIA-GeForce-RTX-4070-Ti"),
+    ("rtx-4070-ti-super", "NVIDIA-GeForce-RTX-4070-Ti-SUPER"),
+    ("rtx-4080", "NVIDIA-GeForce-RTX-4080"),
+    ("rtx-4080-super", "NVIDIA-GeForce-RTX-4080-SUPER"),
+    ("rtx-4090", "NVIDIA-GeForce-RTX-4090"),
+    ("rtx-5000-ada", "NVIDIA-RTX-5000-Ada-Generation"),
+    ("rtx-5070", "NVIDIA-GeForce-RTX-5070"),
+    ("rtx-5070-ti", "NVIDIA-GeForce-RTX-5070-Ti"),
+    ("rtx-5080", "NVIDIA-GeForce-RTX-5080"),
+    ("rtx-5090", "NVIDIA-GeForce-RTX-5090"),
+    ("rtx-5880-ada", "NVIDIA-RTX-5880-Ada-Generation"),
+    ("rtx-6000-ada", "NVIDIA-RTX-6000-Ada-Generation"),
+    ("rtx-a4000", "NVIDIA-RTX-A4000"),
+    ("rtx-a4500", "NVIDIA-RTX-A4500"),
+    ("rtx-a5000", "NVIDIA-RTX-A5000"),
+    ("rtx-a6000", "NVIDIA-RTX-A6000"),
+    ("rtx-pro-6000-blackwell", "NVIDIA-RTX-PRO-6000-Blackwell-Workstation-Edition"),
+    ("rtx-pro-6000-blackwell-max-q", "NVIDIA-RTX-PRO-6000-Blackwell-Max-Q-Workstation-Edition"),
+    ("rtx-pro-6000-blackwell-server", "NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition"),
+    ("t4", "Tesla-T4"),
+    ("v100-pcie-16gb", "Tesla-V100-PCIE-16GB"),
+    ("v100-pcie-32gb", "Tesla-V100-PCIE-32GB"),
+    ("v100-sxm2-16gb", "Tesla-V100-SXM2-16GB"),
+    ("v100-sxm2-32gb", "Tesla-V100-SXM2-32GB"),
+];
+
+/// Label of a machine with this GPU in Kubernetes; `None` if it is unknown, as for GPUs of AMD.
+pub(super) fn product(slug: &str) -> Option<&'static str> {
+    PRODUCTS.iter().find(|(gpu, _)| *gpu == slug).map(|(_, name)| *name)
 }

@@ -1,3 +1,6 @@
+mod frameworks;
+mod limits;
+
 use std::sync::Arc;
 
 use super::*;
@@ -70,9 +73,12 @@ name: "bert-large-x"
 num_nodes: 1
 resources:
   infra: "aws/us-east-1"
+  instance_type: "p4de.24xlarge"
   accelerators: "A100-80GB:8"
   use_spot: true
   max_hourly_cost: 10.0124
+  job_recovery:
+    strategy: FAILOVER
 run: |
   echo 'put the training command here' >&2
   exit 1
@@ -94,6 +100,7 @@ fn dstack_gets_a_task_a_part() {
         r#"# Made by habitat-tui VERSION: part 1 of 2 of the plan for 1.
 # aws/us-east-1/p4de.24xlarge/spot, $10.01/h, price of 2026-07-20.
 # 12,345 steps of one GPU in 12.3 h (10–30.3 h), $123 ($100–303).
+# It needs a fleet with room at aws (dstack fleet list); one for any machine has type: fleet and nodes: 0..4.
 # dstack apply -f FILE
 type: task
 name: "training-1-1"
@@ -107,11 +114,13 @@ retry:
 max_price: 10.0124
 backends: [aws]
 regions: ["us-east-1"]
-# Upper end of the predicted time; dstack stops the task then.
-max_duration: 1816m
+instance_types: ["p4de.24xlarge"]
+# Upper end of the predicted time and 10 %; dstack stops the task then.
+max_duration: 1998m
 commands:
-  - "echo 'put the training command here' >&2"
-  - "exit 1"
+  - |
+    echo 'put the training command here' >&2
+    exit 1
 "#
     );
 }
@@ -119,8 +128,9 @@ commands:
 #[test]
 fn slurm_gets_a_script_for_a_partition_or_owned_machines() {
     let rented = plan(vec![spot()]);
-    let on = |plan, partition| {
-        texts(plan, "bert $(rm)", Launcher::Slurm, &Start { partition, ..Start::default() }).map(|texts| texts.concat())
+    let on = |plan, partition: Option<&str>| {
+        let launch = Launch { partition: partition.map(str::to_owned), ..Launch::default() };
+        texts(plan, "bert $(rm)", Launcher::Slurm, &Start { launch, ..Start::default() }).map(|texts| texts.concat())
     };
     assert_eq!(
         on(&rented, Some("gpu")).unwrap().replace(env!("CARGO_PKG_VERSION"), "VERSION"),
@@ -133,19 +143,33 @@ fn slurm_gets_a_script_for_a_partition_or_owned_machines() {
 #SBATCH --partition=gpu
 #SBATCH --nodes=1
 #SBATCH --ntasks-per-node=1
+#SBATCH --exclusive
+#SBATCH --mem=0
 # a100-sxm4-80gb; if the cluster names its GPUs, use gpu:NAME:8
 #SBATCH --gres=gpu:8
-# Upper end of the predicted time; Slurm stops the job then.
-#SBATCH --time=1-06:16:00
+# Upper end of the predicted time and 10 %; Slurm stops the job then, and does not requeue it.
+#SBATCH --time=1-09:18:00
 
 echo 'put the training command here' >&2
 exit 1
 "
     );
-    assert!(matches!(on(&rented, None), Err(LaunchError::NoPartition { .. })));
-    assert!(matches!(on(&rented, Some("gpu\n#SBATCH --x")), Err(LaunchError::Partition(_))));
+    assert!(matches!(on(&rented, None), Err(LaunchError::NoPlace { .. })));
+    assert!(matches!(on(&rented, Some("gpu\n#SBATCH --x")), Err(LaunchError::Invalid { key: "partition", .. })));
     let owned = plan(vec![changed(spot(), |offer| offer.tier = Tier::Owned)]);
     assert!(!on(&owned, None).unwrap().contains("partition"));
+}
+
+/// `SkyPilot` has one name for both boards of lambda, and would take the cheaper one.
+#[test]
+fn boards_of_one_name_have_their_machine_type() {
+    for (gpu, machine) in [("h100-sxm5-80gb", "gpu_1x_h100_sxm5"), ("h100-pcie-80gb", "gpu_1x_h100_pcie")] {
+        let one = changed(part("lambda", "all regions", "1x H100", gpu, Tier::OnDemand), |offer| {
+            (offer.gpu, offer.gpu_count) = (GpuSlug::new(gpu).ok(), 1);
+        });
+        let text = texts(&plan(vec![one]), "x", Launcher::SkyPilot, &Start::default()).unwrap().concat();
+        assert!(text.contains(&format!("  instance_type: \"{machine}\"\n")), "{text}");
+    }
 }
 
 #[test]
@@ -155,7 +179,7 @@ fn what_a_tool_cannot_rent_is_refused_by_name() {
     let jarvis = || part("jarvislabs", "IN2", "8x_H100", "h100-sxm5-80gb", Tier::OnDemand);
     assert_eq!(
         why(jarvis(), Launcher::SkyPilot),
-        "SkyPilot cannot start jarvislabs/IN2/8x_H100/on-demand: it does not support this provider; pass --exclude-providers jarvislabs to plan without it"
+        "SkyPilot cannot start jarvislabs/IN2/8x_H100/on-demand: it does not support this provider; --export dstack has it, or plan with --providers aws,azure,do,fluidstack,gcp,hyperbolic,lambda,nebius,oci,paperspace,primeintellect,runpod,vast,verda,yottalabs (or fewer, or the key of a job)"
     );
     let vast = part("vast", "Japan, JP, AS", "8x-H100_NVL", "h100-nvl", Tier::OnDemand);
     assert!(why(vast, Launcher::SkyPilot).contains("is ambiguous at this provider"));
@@ -173,7 +197,7 @@ fn what_a_tool_cannot_rent_is_refused_by_name() {
 fn names_are_those_that_all_tools_take() {
     let spot = spot();
     let name = |workload, place| {
-        Job { part: &spot, workload, place, switch: None, start: &Start::default(), updates: 1.0 }.name()
+        Job { place, ..Job::new(&spot, &Goal::new(Work::Steps(1)), workload, &Start::default()) }.name()
     };
     assert_eq!(name("ResNet-50 (v1.5)", (1, 1)), "resnet-50-v1-5");
     assert_eq!(name("50", (2, 2)), "training-50-2");
@@ -186,8 +210,7 @@ fn a_price_limit_is_never_below_the_price() {
     let spot = spot();
     let limit = |price| {
         let part = changed(spot.clone(), |offer| offer.price = UsdPerHour::known(price));
-        Job { part: &part, workload: "x", place: (1, 1), switch: None, start: &Start::default(), updates: 1.0 }
-            .highest_price()
+        Job::new(&part, &Goal::new(Work::Steps(1)), "x", &Start::default()).highest_price()
     };
     assert_eq!((limit(1.006), limit(0.508_91), limit(40.0)), (1.006, 0.509, 40.0));
 }
@@ -204,10 +227,7 @@ fn a_job_on_several_machines_says_so_to_every_tool() {
         (Launcher::Dstack, ["nodes: 2", "gpu: \"A100:80GB:4\"", "max_price: 5.0062"]),
         (Launcher::Slurm, ["#SBATCH --nodes=2", "#SBATCH --gres=gpu:4", "#SBATCH --ntasks-per-node=1"]),
     ] {
-        let text =
-            texts(&plan(vec![several.clone()]), "gpt", launcher, &Start { partition: Some("gpu"), ..Start::default() })
-                .unwrap()
-                .concat();
+        let text = texts(&plan(vec![several.clone()]), "gpt", launcher, &on_gpu()).unwrap().concat();
         let own =
             ["# One job on 2 machines with 4 GPUs each: the command runs on every machine.", "# Planned with zero3"];
         for line in lines.into_iter().chain(own) {
@@ -240,12 +260,17 @@ fn divided() -> Part {
     }
 }
 
-fn with(command: &str) -> Start<'_> {
-    Start { partition: Some("gpu"), command: Some(command), ..Start::default() }
+fn on_gpu() -> Start {
+    Start { launch: Launch { partition: Some("gpu".to_owned()), ..Launch::default() }, ..Start::default() }
+}
+
+fn with(command: &str) -> Start {
+    let start = on_gpu();
+    Start { launch: Launch { command: Some(command.to_owned()), ..start.launch }, ..start }
 }
 
 /// The last lines of a text: the command.
-fn last(part: Part, launcher: Launcher, start: &Start<'_>, lines: usize) -> Vec<String> {
+fn last(part: Part, launcher: Launcher, start: &Start, lines: usize) -> Vec<String> {
     let text = texts(&plan(vec![part]), "gpt", launcher, start).unwrap().concat();
     let all: Vec<&str> = text.lines().map(str::trim).collect();
     all[all.len() - lines..].iter().map(|line| (*line).to_owned()).collect()
@@ -271,7 +296,7 @@ fn a_python_program_starts_on_every_gpu() {
         "{sky:?}"
     );
     let dstack = last(divided(), Launcher::Dstack, &start, 1);
-    assert!(dstack[0].contains("--nnodes=2 --nproc-per-node=8 --node-rank=\\\"$DSTACK_NODE_RANK"), "{dstack:?}");
+    assert!(dstack[0].contains("--nnodes=2 --nproc-per-node=8 --node-rank=\"$DSTACK_NODE_RANK"), "{dstack:?}");
     let one = changed(spot(), |offer| offer.gpu_count = 1);
     assert_eq!(last(one, Launcher::SkyPilot, &start, 1), ["python3 train.py --lr 1e-4"]);
     // With variables, an interpreter of its own, and steps before it; options of Python are not torchrun's.
@@ -296,52 +321,124 @@ fn a_python_program_starts_on_every_gpu() {
 }
 
 #[test]
-fn a_framework_gets_the_flags_of_the_layout() {
-    let of = |framework, part| {
-        let start = Start { framework: Some(framework), sequence_length: Some(4096), ..with("python -m x") };
-        let text = texts(&plan(vec![part]), "gpt", Launcher::Slurm, &start).unwrap().concat();
-        assert!(!text.contains("has to enable it"), "{text}");
-        text.rsplit_once(" -m x ").unwrap().1.trim_end().to_owned()
-    };
-    assert_eq!(
-        of(Framework::Megatron, divided()),
-        "--tensor-model-parallel-size=4 --sequence-parallel --pipeline-model-parallel-size=2 \
-         --num-virtual-stages-per-pipeline-rank=2 --use-distributed-optimizer --overlap-grad-reduce \
-         --overlap-param-gather --micro-batch-size=1 \
-         --global-batch-size=32 --seq-length=4096 --train-iters=101"
-    );
-    assert_eq!(
-        of(Framework::Torchtitan, divided()),
-        "--parallelism.data_parallel_shard_degree=2 --parallelism.fsdp_reshard_after_forward=never \
-         --parallelism.tensor_parallel_degree=4 --parallelism.pipeline_parallel_degree=2 \
-         --parallelism.pipeline_parallel_schedule=Interleaved1F1B --parallelism.pipeline_parallel_microbatch_size=1 \
-         --training.local_batch_size=16 --training.global_batch_size=32 --training.seq_len=4096 --training.steps=101"
-    );
-    // The second of two parts goes on to the end of both.
-    let start = Start { framework: Some(Framework::Megatron), ..with("python x") };
-    let both = texts(&plan(vec![divided(), divided()]), "gpt", Launcher::Slurm, &start).unwrap();
-    assert!(both[0].contains("--train-iters=101") && both[1].contains("--train-iters=201"), "{both:?}");
-    let flagged = |command| {
-        let start = Start { framework: Some(Framework::Megatron), ..with(command) };
-        texts(&plan(vec![spot()]), "gpt", Launcher::Slurm, &start)
-    };
-    assert!(flagged("python x --name 'a|b'").is_ok());
-    for command in ["python a.py # all", "python a.py; date"] {
-        assert!(matches!(flagged(command), Err(LaunchError::Flags(_))), "{command}");
-    }
-    let experts =
-        Part { sharding: Sharding::Zero3, parallel: ModelParallel { expert: 4, ..ModelParallel::NONE }, ..spot() };
-    let megatron = of(Framework::Megatron, experts);
-    assert!(
-        megatron.starts_with("--expert-model-parallel-size=4 --use-megatron-fsdp --data-parallel-sharding"),
-        "{megatron}"
-    );
-}
-
-#[test]
 fn a_command_of_several_lines_is_refused() {
     for command in ["", "  ", "python a.py\nrm -r /", "python a.py --x \"a b", "echo 'a && b'"] {
         let error = texts(&plan(vec![spot()]), "gpt", Launcher::SkyPilot, &with(command)).unwrap_err();
-        assert!(matches!(error, LaunchError::Command(_)), "{error}");
+        assert!(matches!(error, LaunchError::Invalid { key: "command", .. }), "{error}");
+    }
+}
+
+/// Everything that a job needs to start, as settings have it. The program is in the image of Kubernetes.
+fn all(launcher: Launcher) -> Launch {
+    let text = r#"
+        command = "python train.py"
+        setup_command = "pip install -r requirements.txt"
+        workdir = "."
+        checkpoint_dir = "/checkpoints/run"
+        image = "pytorch/pytorch:latest"
+        disk_gb = 300
+        queue = "lab"
+        partition = "gpu"
+        env = { LR = "it's \"0.1\"", WANDB_API_KEY = "" }
+        mounts = { "/checkpoints" = "kept" }
+    "#;
+    let all: Launch = toml::from_str(text).unwrap();
+    let workdir = if launcher == Launcher::Kubernetes { Some("/workspace".to_owned()) } else { all.workdir.clone() };
+    Launch { workdir, ..all }
+}
+
+#[test]
+fn a_job_gets_its_set_up_folder_variables_and_storage() {
+    for (launcher, lines) in [
+        (
+            Launcher::SkyPilot,
+            "workdir: \".\"~  \"LR\": \"it's \\\"0.1\\\"\"~secrets:\n  \"WANDB_API_KEY\": null~  \"/checkpoints\": \"kept\"~  disk_size: 300~  image_id: \"docker:pytorch/pytorch:latest\"~    max_restarts_on_errors: 3~setup: |\n  set -e\n  pip install~  export CHECKPOINT_DIR=/checkpoints/run~# sky jobs launch FILE --secret WANDB_API_KEY",
+        ),
+        (
+            Launcher::Dstack,
+            "image: \"pytorch/pytorch:latest\"~shell: bash~  - \".:/workflow\"~  - \"WANDB_API_KEY\"~  - \"kept:/checkpoints\"~  disk: 300GB..~    pip install -r requirements.txt~    mkdir -p \"$CHECKPOINT_DIR\"",
+        ),
+        (
+            Launcher::Slurm,
+            "#SBATCH --chdir=.~#SBATCH --requeue~# Slurm mounts nothing: /checkpoints has~export LR='it'\\''s \"0.1\"'~pip install",
+        ),
+        (
+            Launcher::Kubernetes,
+            "    kueue.x-k8s.io/queue-name: \"lab\"~  suspend: true~        nvidia.com/gpu.product: \"NVIDIA-A100-SXM4-80GB\"~  backoffLimit: 10~                  key: WANDB_API_KEY~            claimName: \"kept\"~              ephemeral-storage: 300G~              nvidia.com/gpu: 8",
+        ),
+    ] {
+        let start = Start { launch: all(launcher), ..Start::default() };
+        let text = texts(&plan(vec![spot()]), "bert", launcher, &start).unwrap().concat();
+        for line in lines.split('~') {
+            assert!(text.contains(line), "{launcher}: {line}\n{text}");
+        }
+    }
+    let mut bucket = all(Launcher::Kubernetes);
+    bucket.mounts = [("/checkpoints".to_owned(), "s3://bucket/x".to_owned())].into();
+    let start = Start { launch: bucket, ..Start::default() };
+    let sky = texts(&plan(vec![spot()]), "bert", Launcher::SkyPilot, &start).unwrap().concat();
+    assert!(sky.contains("    source: \"s3://bucket/x\"\n    mode: MOUNT_CACHED\n"), "{sky}");
+    for launcher in [Launcher::Dstack, Launcher::Kubernetes] {
+        let refused = texts(&plan(vec![spot()]), "bert", launcher, &start).unwrap_err().to_string();
+        assert!(refused.starts_with("invalid --mount \"/checkpoints=s3://bucket/x\": PATH="), "{refused}");
+    }
+}
+
+/// Spot for 10 hours, until an on-demand machine has to take over.
+fn switched() -> Plan {
+    let to = changed(spot(), |offer| offer.tier = Tier::OnDemand);
+    let switch = Switch { to: to.offer.id.clone(), latest: Hours::known(0.5), is_expected: true };
+    let slow = Part { step_time_us: Range { low: 1e6, mid: 1e6, high: 2e6 }, ..to };
+    Plan { switch: Some(switch), ..plan(vec![spot(), slow]) }
+}
+
+#[test]
+fn a_spot_part_ends_in_time_for_the_next() {
+    for launcher in Launcher::ALL {
+        let mut start = Start { launch: all(launcher), ..Start::default() };
+        if launcher == Launcher::SkyPilot {
+            start.launch.mounts = [("/checkpoints".to_owned(), "s3://bucket".to_owned())].into();
+        }
+        let all = texts(&switched(), "bert", launcher, &start).unwrap();
+        let text = all.concat();
+        // Half an hour, and two seconds for each update that is done.
+        assert_eq!(text.matches("started + 1800 + 10#$updates * 2000000 / 1000000").count(), 1, "{launcher}: {text}");
+        // Without a spot machine, nothing starts the clock.
+        let waits = "only if a spot machine comes by 30 min: the time counts from its first start. If none has come, cancel it and start part 2 alone.";
+        assert_eq!(text.matches(waits).count(), 1, "{launcher}: {text}");
+    }
+    let launch = Launch { mounts: std::collections::BTreeMap::default(), ..all(Launcher::SkyPilot) };
+    let no_mount = Start { launch, ..Start::default() };
+    let refused = texts(&switched(), "bert", Launcher::SkyPilot, &no_mount).unwrap_err().to_string();
+    assert!(refused.contains("pass --mount /checkpoints/run=s3://BUCKET/PATH"), "{refused}");
+    assert!(texts(&switched(), "bert", Launcher::Slurm, &no_mount).is_ok());
+}
+
+#[test]
+fn only_one_python_program_starts_on_all_gpus() {
+    let of = |part: Part, command: &str| texts(&plan(vec![part]), "gpt", Launcher::Slurm, &with(command));
+    let one = || changed(spot(), |offer| offer.gpu_count = 1);
+    for command in [
+        "python train.py && python eval.py",
+        "cd x; A=1 srun python train.py && ./eval",
+        "python train.py; python eval.py # x",
+        "python train.py&&python eval.py",
+        "python train.py || python again.py",
+        "python data.py | python train.py",
+        "python train.py &",
+    ] {
+        let refused = of(spot(), command).unwrap_err().to_string();
+        assert!(refused.contains("Only one Python program") && refused.contains("--setup-command"), "{refused}");
+        assert!(of(one(), command).is_ok(), "{command}");
+    }
+    for command in [
+        "mkdir -p x && python train.py --name 'a;b' &> log # all; of it",
+        "python train.py --run $(date | cut -c 1-3) --text \\; 2>&1 | tee log",
+        "./train; python eval.py",
+    ] {
+        assert!(of(spot(), command).is_ok(), "{command}");
+    }
+    for command in ["(cd x && python train.py)", "python train.py # one && two", "python train.py \\"] {
+        assert!(matches!(of(one(), command), Err(LaunchError::Invalid { key: "command", .. })), "{command}");
     }
 }

@@ -20,6 +20,21 @@ pub(super) fn quoted(text: &str) -> String {
     out
 }
 
+/// Lines of a literal block (`|`), indented. They hold no control characters.
+pub(super) fn block(lines: &[String], indent: usize) -> String {
+    lines.iter().map(|line| format!("{:indent$}{line}\n", "")).collect::<Vec<_>>().concat()
+}
+
+/// A mapping of text to text under a key; nothing if it is empty.
+pub(super) fn mapping<'a>(key: &str, entries: impl IntoIterator<Item = (&'a str, Option<&'a str>)>) -> String {
+    let entries = entries
+        .into_iter()
+        .map(|(name, value)| format!("  {}: {}\n", quoted(name), value.map_or_else(|| "null".to_owned(), quoted)))
+        .collect::<Vec<_>>()
+        .concat();
+    if entries.is_empty() { entries } else { format!("{key}:\n{entries}") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::quoted;

@@ -42,12 +42,33 @@ pub struct Run {
     /// Hours of set-up, repeated work and waiting after losses.
     #[serde(default)]
     pub lost_hours: Option<Hours>,
+    /// The part of these hours before the first step.
+    #[serde(default)]
+    pub setup_hours: Option<Hours>,
     /// Number of spot machines lost.
     #[serde(default)]
     pub losses: Option<u32>,
     /// Whether the step was recorded without communication with other GPUs.
     #[serde(skip)]
     pub alone: bool,
+    /// Step times of a job that was followed to its end.
+    #[serde(skip)]
+    pub followed: Option<Followed>,
+}
+
+/// Step times of a job that `run` followed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Followed {
+    /// Steps.
+    pub steps: u64,
+    /// Median time from one step to the next, in microseconds.
+    pub median_us: f64,
+    /// Mean time from one step to the next, in microseconds.
+    pub mean_us: f64,
+    /// Share of that time that the last steps waited for data.
+    pub waited: f64,
+    /// Pauses for recording, in microseconds.
+    pub recording_us: f64,
 }
 
 /// Error in a file of a run.
@@ -92,6 +113,34 @@ struct Job {
 #[derive(Deserialize)]
 struct Process {
     steps: u64,
+    #[serde(default)]
+    step_time_us: Option<f64>,
+    #[serde(default)]
+    mean_step_time_us: Option<f64>,
+    #[serde(default)]
+    window_costs_us: Vec<f64>,
+    #[serde(default)]
+    waiting_for_data: Option<DataWait>,
+}
+
+#[derive(Deserialize)]
+struct DataWait {
+    share: f64,
+}
+
+impl Process {
+    /// `None` if no step was timed, or a figure is out of range.
+    fn followed(&self) -> Option<Followed> {
+        let waited = self.waiting_for_data.as_ref().map_or(0.0, |wait| wait.share).clamp(0.0, 1.0);
+        let is_time = |time: &f64| time.is_finite() && *time > 0.0;
+        Some(Followed {
+            steps: self.steps,
+            median_us: self.step_time_us.filter(is_time)?,
+            mean_us: self.mean_step_time_us.filter(is_time)?,
+            waited,
+            recording_us: self.window_costs_us.iter().copied().filter(is_time).sum(),
+        })
+    }
 }
 
 impl Job {
@@ -99,13 +148,14 @@ impl Job {
         let hours = Hours::new(self.elapsed_s / 3600.0);
         let hours = hours.map_err(|error| RunFileError::Field(format!("elapsed_s: {error}")))?;
         // All ranks take part in every step.
-        let steps = self.processes.iter().map(|process| process.steps).max().filter(|steps| *steps > 0);
+        let main = self.processes.iter().max_by_key(|process| process.steps).filter(|process| process.steps > 0);
+        let (steps, followed) = (main.map(|process| process.steps), main.and_then(Process::followed));
         if steps.is_none() {
             let why = self.problem.map_or_else(String::new, |why| format!(" ({})", clean(&why, 200)));
             return Err(RunFileError::NoSteps(why));
         }
         let (format, version) = (self.format, self.version);
-        Ok(Run { format, version, hours: Some(hours), cost_usd: self.cost_usd, steps, ..Run::default() })
+        Ok(Run { format, version, hours: Some(hours), cost_usd: self.cost_usd, steps, followed, ..Run::default() })
     }
 }
 
@@ -172,8 +222,10 @@ impl Run {
             gpu,
             batch_size,
             lost_hours: self.lost_hours.or(other.lost_hours),
+            setup_hours: self.setup_hours.or(other.setup_hours),
             losses: self.losses.or(other.losses),
             alone,
+            followed: self.followed.or_else(|| other.followed.clone()),
         }
     }
 }

@@ -74,7 +74,7 @@ fn shares_are_those_worked_out_by_hand_and_add_up() {
     let outcome = outcome(&plan, &happened).unwrap();
     assert_eq!(share(&outcome, "amount of work"), (Some(-5.0), Some(-10.0)));
     assert_eq!(share(&outcome, "step time"), (Some(1.25), Some(2.5)));
-    assert_eq!(share(&outcome, "set-up and losses"), (Some(1.0), Some(2.0)));
+    assert_eq!(share(&outcome, "start-up and losses"), (Some(1.0), Some(2.0)));
     assert_eq!(share(&outcome, "price"), (None, Some(8.25)));
     assert_complete(&outcome, 8.25 - 11.0, 24.75 - 22.0);
     let step = outcome.step_time_us.unwrap();
@@ -88,16 +88,16 @@ fn shares_are_those_worked_out_by_hand_and_add_up() {
 fn what_is_not_known_is_not_divided() {
     let plan = parse(PLAN).unwrap();
     let bare = outcome(&plan, &run(13.0, 26.0)).unwrap();
-    assert_eq!(share(&bare, "step time, set-up and losses"), (Some(2.0), Some(4.0)));
+    assert_eq!(share(&bare, "step time, pauses, start-up and losses"), (Some(2.0), Some(4.0)));
     assert!(bare.notes[0].contains("assuming that all planned work was done"));
     assert_complete(&bare, 2.0, 4.0);
-    // With the hours lost, the step time follows; with both known, the rest is unexplained.
+    // With the hours lost, the step time follows; with both known, the rest lies between the steps.
     let lost = Run { lost_hours: Hours::new(1.5).ok(), ..run(13.0, 26.0) };
     let with_lost = outcome(&plan, &lost).unwrap();
-    assert_eq!(share(&with_lost, "step time").0, Some(1.5));
+    assert_eq!(share(&with_lost, "step time and pauses").0, Some(1.5));
     let both = Run { step_time_us: Micros::new(36e6).ok(), ..lost };
     let with_both = outcome(&plan, &both).unwrap();
-    assert_eq!(share(&with_both, "not accounted for").0, Some(1.5));
+    assert_eq!(share(&with_both, "pauses between steps (evaluation, checkpoints)").0, Some(1.5));
     assert_complete(&with_both, 2.0, 4.0);
     let step_alone = Run { step_time_us: Micros::new(50e6).ok(), ..Run::default() };
     let only = outcome(&plan, &step_alone).unwrap();
@@ -181,4 +181,32 @@ fn damaged_files_are_refused_or_compared() {
         }
     }
     assert!(compared > 100, "{compared}");
+}
+
+/// 1,000 steps of 40 s at the median and 45 s in the mean, a tenth of it waiting; 6 minutes of recording.
+#[test]
+fn every_hour_of_a_job_that_was_followed_has_a_cause() {
+    let plan = parse(PLAN).unwrap();
+    let job = r#"{"format": "habitat-job", "version": 1, "elapsed_s": 50400, "cost_usd": 35.0, "processes": [
+        {"steps": 3}, {"steps": 1000, "step_time_us": 40e6, "mean_step_time_us": 45e6, "window_costs_us": [180e6, 180e6],
+         "waiting_for_data": {"share": 0.1}}]}"#;
+    let run = Run::parse(job).unwrap();
+    let found = outcome(&plan, &run).unwrap();
+    let hours = |cause| share(&found, cause).0.unwrap();
+    let near = |cause, expected: f64| assert!((hours(cause) - expected).abs() < 1e-6, "{cause}: {}", hours(cause));
+    // 11.1111 h of medians, of which 1.25 h wait, instead of 10 h.
+    near("step time", 11.111_111_1 - 1.25 - 10.0);
+    near("waiting for data", 1.25);
+    near("pauses between steps (evaluation, checkpoints)", 12.5 - 11.111_111_1);
+    near("recording", 0.1);
+    near("start-up and losses", 14.0 - 12.5 - 0.1 - 1.0);
+    assert_complete(&found, 14.0 - 11.0, 35.0 - 22.0);
+    assert_eq!(found.step_time_us.unwrap().happened, 40e6);
+    // 1.2 h of set-up and losses, of which 0.3 h are set-up: the plan has 0.1 h for it, and 0.9 h for losses.
+    let lost = Run { lost_hours: Hours::new(1.2).ok(), setup_hours: Hours::new(0.3).ok(), ..run };
+    let found = outcome(&plan, &lost).unwrap();
+    assert_eq!(share(&found, "start-up").0, Some(0.2));
+    assert_eq!(share(&found, "losses").0, Some(0.0));
+    assert_eq!(share(&found, "after the last step").0, Some(0.2));
+    assert_complete(&found, 14.0 - 11.0, 35.0 - 22.0);
 }

@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use super::super::launch::LaunchError;
 use super::{FORMAT, OLDEST, PlanFile, Request, VERSION};
 use habitat_base::units::{Micros, most};
 use habitat_planning::plan::PlanError;
@@ -31,6 +32,9 @@ pub enum PlanFileError {
     /// More batch sizes than can be predicted at once.
     #[error("request.batch_sizes: {0} sizes; at most {most} can be predicted at once: remove some", most = most::BATCH_SIZES)]
     BatchSizes(usize),
+    /// A value of `[launch]`.
+    #[error("launch: {0}")]
+    Launch(#[from] LaunchError),
     /// A number that is out of range.
     #[error("{place}: {problem}")]
     Number {
@@ -68,6 +72,7 @@ pub fn parse(text: &str) -> Result<PlanFile, PlanFileError> {
     }
     let mut file: PlanFile = toml::from_str(text).map_err(damaged)?;
     file.request.command.clone_from(&file.plan.command);
+    file.launch.check()?;
     check(&file)?;
     Ok(file)
 }

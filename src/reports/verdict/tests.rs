@@ -109,6 +109,36 @@ fn every_verdict_names_what_it_stands_on() {
 
 /// The first line says why there are no times.
 #[test]
+fn a_step_on_a_cpu_names_the_parts_of_its_time() {
+    let mut on_cpu = profile(0, "fp32", &[("aten::mm", 0)]);
+    (on_cpu.step, on_cpu.origin) = (None, None);
+    let split = |input: f64, forward: f64, backward: f64, optimizer: f64| {
+        let [step, input, forward, backward, optimizer] =
+            [100e3, input, forward, backward, optimizer].map(|time| Micros::new(time).unwrap());
+        Some(Split { step, input, forward, backward, optimizer })
+    };
+    for (split, next) in [
+        (split(2e3, 30e3, 55e3, 8e3), "a GPU shortens forward and backward passes"),
+        (split(2e3, 20e3, 30e3, 40e3), "try fused=True"),
+        (split(2e3, 20e3, 30e3, 10e3), "look at data that no DataLoader loads, logging"),
+    ] {
+        let seen = Snapshot { split, ..Snapshot::default() };
+        let found = verdict(&seen, Some(&on_cpu), None).unwrap();
+        assert_eq!(found.bound, Bound::Cpu);
+        assert!(found.next.contains(next), "{found}");
+        let traced = profile(60, "fp32", &[("aten::mm", 60)]);
+        assert_ne!(verdict(&seen, Some(&traced), None).unwrap().bound, Bound::Cpu, "the recorded step says more");
+        assert!(verdict(&seen, None, None).is_err(), "nothing is recorded yet");
+    }
+    let seen = Snapshot { split: split(2e3, 30e3, 55e3, 8e3), ..Snapshot::default() };
+    assert_eq!(
+        verdict(&seen, Some(&on_cpu), None).unwrap().because,
+        "computes on the CPU: forward 30 %, backward 55 %, optimizer 8 %, input 2 % and the rest 5 % of the last steps \
+         (mean 100.0 ms)"
+    );
+}
+
+#[test]
 fn a_step_without_times_says_why() {
     let mut step = profile(0, "fp32", &[("aten::mm", 0)]);
     step.origin = None;
@@ -144,6 +174,12 @@ fn a_recorded_step_that_loads_data_waits_for_them() {
     );
     step.timeline = timeline("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__");
     assert!(of_profile(&step, None).unwrap().next.starts_with("use more DataLoader workers"));
+    // What the last steps waited says more than a step that the profiler slowed.
+    assert_eq!(verdict(&waiting(0.02, Some(0)), Some(&step), None).unwrap().bound, Bound::Host);
+    assert_eq!(
+        verdict(&waiting(0.19, Some(2)), Some(&profile(70, "fp32", &[("aten::mm", 70)])), None).unwrap().because,
+        "waiting for data: 19 % of the time of the last 50 steps, and the GPU is idle 30 % of the recorded step"
+    );
     step.timeline = timeline("aten::item");
     assert_eq!(of_profile(&step, None).unwrap().bound, Bound::Host);
     // A step recorded on a CPU has no GPU idle time.
@@ -151,6 +187,7 @@ fn a_recorded_step_that_loads_data_waits_for_them() {
     let waits = Some(Micros::known(30.0));
     on_cpu.step = Some(Step { duration: Some(Micros::known(100.0)), data_wait: waits, ..Step::default() });
     assert_eq!(of_profile(&on_cpu, None).unwrap().because, "waiting for data: 30 % of the recorded step");
+    assert!(verdict(&waiting(0.1, Some(2)), Some(&on_cpu), None).is_err(), "the profiler slowed that step");
 }
 
 #[test]

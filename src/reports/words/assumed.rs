@@ -4,6 +4,7 @@ use super::price::spot_regions;
 use habitat_base::units::Hours;
 use habitat_planning::plan::{Assumptions, FAILURES, Goal, MANY_GPUS, PUE, WITH_REST};
 use habitat_planning::pricing::spot::{MOST_GPUS, SpotMachine, WAIT};
+use habitat_prediction::scale::LayoutFactors;
 
 /// An assumption.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
@@ -57,6 +58,11 @@ pub fn assumed(goal: &Goal) -> Vec<Assumed> {
             source: "set by the user; times from the formulas of arXiv:1909.08053, 2104.04473 and 2205.05198, not validated by measurements",
         });
     }
+    all.extend(goal.assumptions.layout_factors.map(|LayoutFactors { compute, exchange }| Assumed {
+        name: "layouts of language models",
+        value: format!("{} × the operations, {} × the exchange", trimmed(compute), trimmed(exchange)),
+        source: SET,
+    }));
     if goal.limits.max_machines > 1 {
         let own = goal.assumptions.network_gbit_per_second;
         all.push(Assumed {

@@ -3,7 +3,7 @@
 
 use super::plan::{kind, time_limit};
 use super::{Words, joined};
-use crate::format::number;
+use crate::format::{self, number};
 use habitat_base::text::{dollars, duration, grouped};
 use habitat_base::units::{GIB, Hours};
 use habitat_planning::Coded;
@@ -86,6 +86,11 @@ impl Words for NoPlan {
                 duration(hours.get()),
                 dollars(cost_usd.get())
             ),
+            Self::HostWaits { idle_us, step_us } => format!(
+                "shorten the waits of the GPU for its host, {} of the recorded step of {} (--host keeps-up plans without them)",
+                format::time(*idle_us),
+                format::time(*step_us)
+            ),
             Self::OtherLimit { change, with, hours, cost_usd } => {
                 let (hours, cost) = (duration(hours.get()), dollars(cost_usd.get()));
                 format!("{} ({}, {hours}, {cost})", change.words(), label(with))
@@ -99,6 +104,38 @@ impl Words for NoPlan {
             _ => of_jobs(self),
         }
     }
+}
+
+/// Why there is no plan, and what would allow one. With such changes, the numbers of rejected offers are one line at the
+/// end.
+pub(crate) fn no_plan(reasons: &[NoPlan]) -> Vec<String> {
+    let (rejected, others): (Vec<&NoPlan>, Vec<&NoPlan>) =
+        reasons.iter().partition(|reason| matches!(reason, NoPlan::Rejected { .. }));
+    if !others.iter().any(|reason| is_change(reason)) {
+        return super::all(reasons);
+    }
+    let counts: Vec<String> = rejected
+        .into_iter()
+        .filter_map(|reason| match reason {
+            NoPlan::Rejected { kind: of, offers, .. } => Some(format!("{} {}", grouped(*offers as f64), kind(*of))),
+            _ => None,
+        })
+        .collect();
+    let counts = (!counts.is_empty()).then(|| format!("not counted: offers {}", counts.join(", ")));
+    others.into_iter().map(Words::words).chain(counts).collect()
+}
+
+/// Whether a reason is a change that would allow a plan.
+const fn is_change(reason: &NoPlan) -> bool {
+    matches!(
+        reason,
+        NoPlan::MoreTime { .. }
+            | NoPlan::MoreMoney { .. }
+            | NoPlan::MoreTimeAndMoney { .. }
+            | NoPlan::LessWork { .. }
+            | NoPlan::AtExpectedTime { .. }
+            | NoPlan::OtherLimit { .. }
+    )
 }
 
 const fn rejected(of: RejectionKind) -> &'static str {
@@ -172,6 +209,11 @@ impl Words for Lift {
             Self::UnknownCo2 => "offers with unknown emissions (without --max-co2-kg)",
             Self::Quota { quota, gpus } => return format!("raise the quota of {quota} to {gpus}"),
             Self::MaxMachines(machines) => return format!("allow {machines} machines (--max-machines)"),
+            Self::BatchOnMachines(machines) => {
+                return format!(
+                    "allow a larger global batch on {machines} machines (--accept batch --max-machines {machines})"
+                );
+            }
             Self::MinGpus(gpus) => return format!("allow {gpus} or more GPUs"),
             Self::MaxGpus(gpus) => return format!("allow up to {gpus} GPUs"),
             Self::MaxUsdPerHour(price) => return format!("allow {}/h", more_dollars(price.get())),

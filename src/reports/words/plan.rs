@@ -3,7 +3,7 @@
 use super::Words;
 use super::price::{doubts, marks};
 use habitat_base::text::{clean, dollars, duration, grouped};
-use habitat_base::units::{Hours, Usd};
+use habitat_base::units::{GIB, Hours, Usd};
 use habitat_planning::Coded;
 use habitat_planning::plan::{Accept, Confidence, Draw, Machines, PlanNote, Platform, RejectionKind, Risk};
 use habitat_planning::pricing::region;
@@ -28,7 +28,10 @@ pub(super) fn time_limit(hours: f64, confidence: Confidence) -> String {
 
 /// Deadline that hours meet, as a flag: rounded up.
 pub(crate) fn deadline_flag(hours: Hours) -> String {
-    format!("--deadline {:.1}h", (hours.get() * 10.0).ceil() / 10.0)
+    match hours.get() {
+        hours if hours < 240.0 => format!("--deadline {:.1}h", (hours * 10.0).ceil() / 10.0),
+        hours => format!("--deadline {}d", (hours / 24.0).ceil()),
+    }
 }
 
 /// Budget that a cost meets, as a flag: rounded up.
@@ -115,7 +118,7 @@ fn terms(term: u32, paid: f64, used: f64) -> String {
 }
 
 const fn recalled(is_recalled: bool) -> &'static str {
-    if is_recalled { " (price from memory, not from a source)" } else { "" }
+    if is_recalled { " (unverified price, without a source)" } else { "" }
 }
 
 impl Words for PlanNote {
@@ -169,6 +172,11 @@ fn of_part(note: &PlanNote) -> Option<String> {
         PlanNote::Power { draw } => power(draw),
         PlanNote::PowerUnknown { gpu } => format!("unknown energy: the power of {gpu} is not in the catalog"),
         PlanNote::MemoryUnknown => "unknown whether the step fits in memory".to_owned(),
+        PlanNote::NoRoom { needed_bytes, usable_bytes } => format!(
+            "fits with no room to spare: each GPU needs {:.1} of the {:.1} GB that it can use, closer than such figures are known",
+            needed_bytes.get() / GIB,
+            usable_bytes.get() / GIB
+        ),
         _ => return None,
     })
 }
@@ -181,6 +189,12 @@ fn of_plan(note: &PlanNote) -> Option<String> {
         ),
         PlanNote::CountedInSteps => {
             "unknown batch size: work is counted in steps of one GPU, and a step of n GPUs counts n times".to_owned()
+        }
+        PlanNote::DataCopiedTwice => {
+            "two parts at one place each copy the data: if the second finds them there, the plan costs less".to_owned()
+        }
+        PlanNote::BatchOfOne => {
+            "each update has 1 sample, the batch of a model that was not recorded; set yours with --global-batch".to_owned()
         }
         PlanNote::OtherUpdates { updates, steps } => format!(
             "each update uses the batches of all GPUs: {} updates instead of {}; --batch-size with --global-batch keeps their number",
@@ -197,7 +211,7 @@ fn of_plan(note: &PlanNote) -> Option<String> {
         }
         PlanNote::PriceInDoubt { offer, doubts: all } => format!("the price of {offer} is in doubt: {}", doubts(all)),
         PlanNote::Switch { to, latest_hours } => format!(
-            "switch to {to} when the remaining time is just enough for the remaining work there (after {} if no work is done by then); this meets the deadline even if spot fails",
+            "switch to {to} when the remaining time is just enough for the remaining work there (after {} if no work is done by then); this meets the deadline if that machine is available then and no slower than its upper end",
             duration(latest_hours.get())
         ),
         PlanNote::SpotAssumed => {
@@ -234,7 +248,7 @@ fn of_plan(note: &PlanNote) -> Option<String> {
             format!("a term of {offer} never pays off: {against} does the work of its full term for less")
         }
         PlanNote::LongPlan { hours } => format!(
-            "the plan takes {}: prices and offers rarely last that long; shorten it with --deadline or --min-gpus",
+            "the plan takes {}: prices and offers rarely last that long; shorten it with --deadline, --min-gpus or --max-machines",
             duration(hours.get())
         ),
         PlanNote::SharedLimitsCost { more_usd } => {

@@ -44,8 +44,11 @@ impl Words for Finding {
                     *idle_us / *step_us * 100.0
                 );
             }
-            Self::LaunchBound { .. } => "CPU-bound: a faster GPU will not help much",
-            Self::SlowLoader { .. } | Self::LateData { .. } => "waits for its data loader",
+            Self::LaunchBound { launch_us: [least, most], expected, .. } => {
+                let waits = if *expected { "waits for the CPU" } else { "may wait for a slow CPU" };
+                return format!("{waits} ({least:.0}–{most:.0} µs a launch)");
+            }
+            Self::SlowLoader { .. } | Self::LoadsItself { .. } | Self::LateData { .. } => "waits for its data loader",
             Self::HostKeepsUp => "assuming the CPU keeps up",
             note => return note.words(),
         }
@@ -105,7 +108,7 @@ fn calls(operators: &[Calls], more: usize) -> String {
     some(operators.iter().map(|Calls { name, calls }| format!("{name} (×{calls})")), more)
 }
 
-/// What the recorded operations cover.
+/// Findings about the part of the step that the recorded operations cover.
 fn of_step(finding: &Finding) -> Option<String> {
     Some(match finding {
         Finding::Sharded { evidence } => format!(
@@ -181,16 +184,23 @@ fn of_host(finding: &Finding) -> Option<String> {
                 "the GPU is idle {idle:.digits$} of the {step:.digits$} ms of the recorded step: a faster GPU will not help much. Low end of each range: no waiting; high end: at least {reach}"
             )
         }
-        Finding::LaunchBound { launches, launch_us: [least, most], host_us: [low, high] } => format!(
-            "CPU-bound: {} operations take less than {most:.0} µs each on the GPU, and a CPU launches one in {least:.0} to {most:.0} µs, all in {:.2} to {} (estimated). Times are at least the shorter launch time. Low end of each range: GPU time alone, as with CUDA graphs; high end: at least the longer launch time",
-            grouped(*launches as f64),
-            low.as_millis(),
-            ms(*high)
-        ),
+        Finding::LaunchBound { launches, launch_us: [least, most], host_us: [low, high], expected } => {
+            let waits = if *expected { "waits for the host" } else { "may wait for a slow host" };
+            format!(
+                "{waits}: {} launches × {least:.0}–{most:.0} µs of CPU time are {:.1} to {:.1} ms (estimated; the CPU is unknown), {}. Remedies: a larger batch, torch.compile, CUDA graphs (mode=\"reduce-overhead\"), a faster CPU. `run` records the real wait; --host keeps-up shows the GPU alone",
+                grouped(*launches as f64),
+                low.as_millis(),
+                high.as_millis(),
+                if *expected { "most likely more than the GPU needs" } else { "at worst more than the GPU needs" }
+            )
+        }
         Finding::SlowLoader { period_us } => format!(
-            "{WAITS_FOR_DATA}the DataLoader's workers deliver a batch every {}, and shorter steps wait for them; {of_data}",
+            "{WAITS_FOR_DATA}the DataLoader's workers deliver the data of a step every {} as recorded, later for a larger batch, and shorter steps wait for them; {of_data}",
             ms(*period_us)
         ),
+        Finding::LoadsItself { load_us } => {
+            format!("{WAITS_FOR_DATA}num_workers=0 loads for {} a step (--host keeps-up)", ms(*load_us))
+        }
         Finding::LateData { wait_us } => format!(
             "{WAITS_FOR_DATA}the DataLoader delayed each recorded step by {}, which is added on every GPU; {of_data}",
             ms(*wait_us)
@@ -213,7 +223,7 @@ fn of_host(finding: &Finding) -> Option<String> {
             format!("GPU idle, waiting for the CPU: {} of each step ({}); {fate}", ms(*wait_us), percent(*share))
         }
         Finding::NoLaunches { execution } => {
-            format!("runs as {}: no minimum time per launched operation", execution.words())
+            format!("runs as {}, which takes less host time than eager PyTorch", execution.words())
         }
         Finding::BusyTime => "derived, not measured: GPU busy time of the step recorded here".to_owned(),
         _ => return None,
@@ -245,8 +255,14 @@ fn of_precision(finding: &Finding) -> Option<String> {
         }
         Finding::CastsDropped { casts, to } => format!("{casts} recorded casts are left out: {to} does not need them"),
         Finding::CastsAdded { bytes, to } => format!(
-            "casts that {to} adds are estimated by the rules of PyTorch's autocast: {:.1} MB, counted with the operations that need them",
-            bytes.get() / 1e6
+            "casts that {to} adds are estimated by the rules of PyTorch's autocast: {bytes}, counted with the operations that need them"
+        ),
+        Finding::OperandsCast { bytes } => format!(
+            "in fp8 the products of linear layers run, except that with the vocabulary; casts of their operands are counted: {bytes}"
+        ),
+        Finding::SlowerInFp8 { factor, from } => format!(
+            "fp8 is slower than {from} here, by {}: the casts of operands cost more than the products gain",
+            percent(*factor - 1.0)
         ),
         Finding::CastsMissing { to } => format!("casts that {to} would add are not recorded and not counted"),
         Finding::ShapelessOperators { share, from } => {
@@ -286,7 +302,6 @@ fn of_models(finding: &Finding) -> Option<String> {
         Finding::OutsideTraining { share } => {
             format!("{} of the device time is outside the training data: range widened", percent(*share))
         }
-        Finding::NarrowOnAmd => "the training data has no 16-bit steps on AMD GPUs, and published ones took 2.8 to 3.9 times the predicted time (BERT and ResNet on an MI325X, ROCm 6.2): the range reaches up to 4 times".to_owned(),
         _ => return None,
     })
 }
@@ -412,9 +427,13 @@ fn of_memory(finding: &Finding) -> Option<String> {
         MemorySource::Computed => "computed",
     };
     let words = match (basis, peaks) {
-        (LineBasis::Peaks(count), MemorySource::Recorded) => format!("{line}, a line through {count} recorded peaks"),
+        (LineBasis::Peaks(count), MemorySource::Recorded) => {
+            format!("{line}, interpolated between the peak memory recorded at {count} batch sizes")
+        }
         (LineBasis::Peaks(count), MemorySource::Computed) => {
-            format!("{line}, a line through {count} peaks computed from shapes, not checked on a GPU")
+            format!(
+                "{line}, interpolated between the peak memory computed from shapes at {count} batch sizes, not checked on a GPU"
+            )
         }
         (LineBasis::Parameters, _) => format!(
             "{line}, from one {word} peak: all but parameters, gradients and optimizer state is assumed to grow with the batch"

@@ -6,11 +6,15 @@ use super::Words;
 use habitat_planning::pricing::spot::{self, SpotSource, Watched};
 use habitat_planning::pricing::{Doubt, Held, Intensity, Offer, Unusable};
 
+/// What to do about a price that has ended.
+const RENEW: &str = "run `habitat-tui prices update`, or enter its price in a price file";
+
 /// One or two words for a doubt.
 pub const fn mark(doubt: &Doubt) -> &'static str {
     match doubt {
         Doubt::NoDate => "no date",
         Doubt::Old { .. } => "old",
+        Doubt::Superseded { .. } => "superseded",
         Doubt::PeerToPeer => "peer-to-peer",
         Doubt::LowSpot { .. } => "low spot",
         Doubt::FarOff { times, .. } if *times < 1.0 => "far below others",
@@ -33,6 +37,7 @@ impl Words for Doubt {
         match self {
             Self::NoDate => "its source has no date".to_owned(),
             Self::Old { days } => format!("{days} days old"),
+            Self::Superseded { since } => format!("a newer price list applies since {since}: {RENEW}"),
             Self::PeerToPeer => "of a host on a peer-to-peer market".to_owned(),
             Self::LowSpot { share } => format!("{:.0} % of the same machine's on-demand price", share * 100.0),
             Self::FarOff { times, others } => {
@@ -127,6 +132,12 @@ mod tests {
     fn doubts_name_their_figures() {
         for (doubt, mark_of, words) in [
             (Doubt::Old { days: 386 }, "old", "386 days old"),
+            (
+                Doubt::Superseded { since: jiff::civil::date(2026, 11, 16) },
+                "superseded",
+                "a newer price list applies since 2026-11-16: run `habitat-tui prices update`, or enter its price in a \
+                 price file",
+            ),
             (Doubt::LowSpot { share: 0.1 }, "low spot", "10 % of the same machine's on-demand price"),
             (
                 Doubt::FarOff { times: 0.1, others: 3 },

@@ -66,6 +66,7 @@ fn of_step(reason: &Reason) -> Option<String> {
         ),
         Reason::UpdateTooLong { batches } => format!("an update of {batches} batches takes longer than a year"),
         Reason::OutOfMemory { .. } => memory(reason),
+        Reason::MemoryUnknown { why } if why.starts_with("may fit") => why.clone(),
         Reason::MemoryUnknown { why } => format!("unknown whether it fits: {why}"),
         _ => return None,
     })
@@ -78,6 +79,10 @@ fn of_plan(reason: &Reason) -> String {
             let takes = time_limit(hours.get(), *confidence);
             let (late, flag) = (duration(late_hours.get()), deadline_flag(*hours));
             format!("takes {takes}, {late} more than the deadline ({flag})")
+        }
+        Reason::TooLong { hours, confidence, cost_usd } => {
+            let takes = time_limit(hours.get(), *confidence);
+            format!("costs {}, but takes {takes} ({})", dollars(cost_usd.get()), deadline_flag(*hours))
         }
         Reason::TooDear { cost_usd, over_usd } => {
             let [cost, over] = [cost_usd, over_usd].map(|usd| dollars(usd.get()));

@@ -1,7 +1,7 @@
 //! Each reason and note has a sentence: a new variant fails here until it has one.
 
 use super::*;
-use habitat_base::units::{Bytes, GpuSlug, Hours, KilogramsCo2e, Usd, UsdPerHour, Watts};
+use habitat_base::units::{Bytes, GpuSlug, Hours, KilogramsCo2e, Micros, Usd, UsdPerHour, Watts};
 use habitat_planning::Coded;
 use habitat_planning::plan::{
     Accept, Amount, Confidence, Draw, Lift, Machines, NoPlan, PlanNote, Quota, Reason, RejectionKind, Risk, SharedLimit,
@@ -106,6 +106,7 @@ fn reasons() -> Vec<Reason> {
         R::DoesNotFit { why: text() },
         R::MemoryUnknown { why: text() },
         R::TooSlow { hours, confidence, late_hours: hours },
+        R::TooLong { hours, confidence, cost_usd: usd() },
         R::TooDear { cost_usd, over_usd: cost_usd },
         R::TooMuchCo2 { co2_kg: kg(), over_kg: kg() },
         R::Possible { cost_usd, hours },
@@ -138,6 +139,7 @@ fn no_plans() -> Vec<NoPlan> {
         N::SetupTooLong { has_deadline: true, has_budget: false },
         N::LessWork { fewer: Amount::Steps(9.0), share: 0.1 },
         N::AtExpectedTime { with: with(), hours, cost_usd },
+        N::HostWaits { idle_us: Micros::known(74_500.0), step_us: Micros::known(175_200.0) },
         N::OtherLimit { change: Lift::Gpus, with: with(), hours, cost_usd },
         N::LimitsDoNotHelp,
         N::Rejected {
@@ -190,11 +192,14 @@ fn notes() -> Vec<PlanNote> {
         P::DataCostUnknown { gb },
         P::DataStored { gb, hours, cost_usd, is_recalled },
         P::StorageUnknown { gb },
+        P::DataCopiedTwice,
         P::StorageNotIncluded { gb },
         P::Power { draw: Draw { machines: Watts::known(400.0), pue: 1.2, intensity: None } },
         P::PowerUnknown { gpu: gpu() },
         P::MemoryUnknown,
+        P::NoRoom { needed_bytes: Bytes::known(178e9), usable_bytes: Bytes::known(179e9) },
         P::CountedInSteps,
+        P::BatchOfOne,
         P::OtherUpdates { updates: 5.0, steps: 10.0 },
         P::OtherGlobalBatch { global_batch_sizes: vec![64], recorded: 32, updates: 5.0, recorded_updates: 10.0 },
         P::PriceInDoubt { offer: offer(), doubts: vec![Doubt::NoDate] },

@@ -23,6 +23,7 @@ impl App {
         let is_there = match needs {
             Needs::Nothing => true,
             Needs::Job => self.live.is_some(),
+            Needs::Planned => !self.is_awaiting() && self.live.as_ref().is_some_and(|live| live.job.aim.plan.is_some()),
             Needs::Jobs => self.setup.jobs.is_some(),
             Needs::Closable => {
                 let filtered = screen.list(self).is_some_and(|list| !list.filter.is_empty());

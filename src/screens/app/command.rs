@@ -30,6 +30,9 @@ impl App {
         if let Some(batch) = self.chosen.batch {
             put(&mut line, "--batch-sizes", batch.map(|batch| batch.to_string()));
         }
+        if self.setup.own.is_changed {
+            put(&mut line, "--own", Some(self.setup.own.names.join(",")).filter(|own| !own.is_empty()));
+        }
         if self.screen == Screen::Predict {
             put(&mut line, "--gpu", predict::selected(self).map(|row| row.slug.to_string()));
         }

@@ -6,7 +6,7 @@ use crate::action::Action;
 use crate::app::engine::{Export, SaveOutcome};
 use crate::app::input::Input;
 use crate::app::live::Leaving;
-use crate::app::modal::{self, ExportForm, Modal};
+use crate::app::modal::{self, ExportForm, LaunchKey, Modal};
 use crate::app::msg::Effect;
 use crate::app::palette;
 use crate::app::screen::jobs;
@@ -17,6 +17,14 @@ use crate::app::{App, Tone};
 use crate::keymap::{Code, Key};
 use habitat_base::units::GpuSlug;
 use habitat_prediction::compare::Compared;
+use habitat_reports::launch::Launch;
+
+/// Keeps what the export dialog shows, for the next one.
+fn keep(launch: &mut Launch, needs: &[(LaunchKey, Input)]) {
+    for (key, input) in needs {
+        key.set(launch, &input.text());
+    }
+}
 
 impl App {
     pub(super) fn paste(&mut self, text: &str) {
@@ -38,7 +46,7 @@ impl App {
             }
             Some(Modal::Help { scroll, .. }) => *scroll = 0,
             Some(Modal::Palette { selected, .. } | Modal::Places { selected, .. }) => *selected = 0,
-            Some(Modal::Value { error, .. }) => *error = None,
+            Some(Modal::Value { error, .. } | Modal::Own { error, .. }) => *error = None,
             Some(Modal::Export { exists, error, .. }) => {
                 *exists = false;
                 *error = None;
@@ -96,6 +104,12 @@ impl App {
                 return;
             }
             Code::Enter => return self.confirm(effects),
+            Code::Tab => {
+                if let Some(Modal::Export { needs, at, .. }) = &mut self.modal {
+                    *at = (*at + if key.shift { needs.len() } else { 1 }) % (needs.len() + 1);
+                    return;
+                }
+            }
             Code::Up | Code::Down | Code::PageUp | Code::PageDown => {
                 let by = match key.code {
                     Code::Up => -1,
@@ -147,10 +161,12 @@ impl App {
             Some(Modal::Methods { selected, .. }) => *selected = moved(*selected, methods),
             Some(Modal::Origin { candidates, selected }) => *selected = moved(*selected, candidates.gpus.len()),
             Some(Modal::Leave { selected }) => *selected = moved(*selected, Leaving::ALL.len()),
-            Some(Modal::Export { form, input, exists, error, .. }) => {
+            Some(Modal::Export { form, input, needs, at, exists, error, .. }) => {
+                keep(&mut self.setup.launch, needs);
                 let all = form.all();
-                let at = all.iter().position(|other| other == form).unwrap_or_default();
-                let next = all[moved(at, all.len())];
+                let place = all.iter().position(|other| other == form).unwrap_or_default();
+                let next = all[moved(place, all.len())];
+                (*needs, *at) = (next.needs(&self.setup.launch), 0);
                 // Keep a name that the user typed.
                 if let Some(folder) = input.text().strip_suffix(form.file_name()) {
                     *input = Input::new(&format!("{folder}{}", next.file_name()));
@@ -189,25 +205,38 @@ impl App {
                         Ok(()) => return,
                         Err(why) => why,
                     },
-                    Knob::Work if plan::set_work(self, &text, effects) => return,
+                    Knob::Work => match plan::set_work(self, &text, effects) {
+                        Ok(()) => return,
+                        Err(why) => why,
+                    },
                     Knob::Budget => "enter US dollars above 0, such as 500 or 2.5k".to_owned(),
                     Knob::Gpus => "enter a number of GPUs, such as 8".to_owned(),
-                    Knob::Work => {
-                        "enter a number above 0, such as 1M steps, 2.5M samples, 1B tokens or 90 epochs of 1.28M"
-                            .to_owned()
-                    }
                 };
                 self.modal = Some(Modal::Value { knob, input, error: Some(hint) });
             }
-            Some(Modal::Export { form, input, exists, .. }) => {
+            Some(Modal::Own { input, .. }) => match (self.setup.own.add)(&input.text()) {
+                Ok(added) => {
+                    (self.setup.own.names, self.setup.own.is_changed) = (added.names, true);
+                    self.setup.prices = added.prices;
+                    let lines = added.lines.join(" · ");
+                    self.tell(Tone::Good, if lines.is_empty() { "no machines of your own".to_owned() } else { lines });
+                    self.start_plan(effects);
+                }
+                Err(why) => self.modal = Some(Modal::Own { input, error: Some(why) }),
+            },
+            Some(Modal::Export { form, input, needs, at, exists, .. }) => {
+                keep(&mut self.setup.launch, &needs);
                 let path = input.text().trim().to_owned();
                 let error = path.is_empty().then(|| "enter a file path".to_owned());
                 let effect = match form {
                     _ if error.is_some() => None,
                     ExportForm::Plan(form) => self.plan.shared().zip(self.predictions.shared()).map(|answer| {
                         let ((plan, predictions), profile) = (answer, self.setup.profile.clone());
-                        let (frontier, chosen) = (self.frontier.clone(), self.chosen);
-                        let export = Box::new(Export { plan, predictions, profile, frontier, chosen, form });
+                        let (frontier, chosen, launch) =
+                            (self.frontier.clone(), self.chosen, self.setup.launch.clone());
+                        let (prices, own) = (self.setup.prices.clone(), self.setup.own.names.clone());
+                        let export = Export { plan, predictions, profile, frontier, prices, own, chosen, form, launch };
+                        let export = Box::new(export);
                         Effect::Save { export, path, overwrite: exists }
                     }),
                     ExportForm::Jobs(form) => {
@@ -217,7 +246,7 @@ impl App {
                 };
                 let saving = effect.is_some();
                 effects.extend(effect);
-                self.modal = Some(Modal::Export { form, input, exists: false, error, saving });
+                self.modal = Some(Modal::Export { form, input, needs, at, exists: false, error, saving });
             }
             Some(Modal::Leave { selected }) => self.leave(selected, effects),
             Some(Modal::Methods { gpu, selected }) => self.choose_method(gpu, selected, effects),

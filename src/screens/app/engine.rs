@@ -7,10 +7,12 @@ use std::sync::Arc;
 use habitat_base::units::GpuSlug;
 use habitat_planning::plan::jobs::JobsPlan;
 use habitat_planning::plan::{FrontierPoint, Goal, Plan};
+use habitat_planning::pricing::PriceBook;
 use habitat_prediction::batches::Sweep;
 use habitat_prediction::compare::Comparison;
 use habitat_prediction::hypothetical::WhatIf;
 use habitat_prediction::{Host, MethodChoice, Options, Precision, Predictions};
+use habitat_reports::launch::Launch;
 use habitat_reports::plan_form::PlanForm;
 use habitat_step::catalog::hypothetical::{Changes, Figure};
 use habitat_step::profile::Profile;
@@ -58,14 +60,45 @@ pub struct Version {
 
 /// Predicts the step on a GPU with changed specifications.
 pub type ChangeFn = dyn Fn(&Profile, &Version, Chosen) -> Result<WhatIf, String> + Send + Sync;
-/// Plans for a goal.
-pub type PlanFn = dyn Fn(&Arc<Predictions>, &Goal) -> Result<Solved, String> + Send + Sync;
+/// Plans for a goal at these prices.
+pub type PlanFn = dyn Fn(&Arc<Predictions>, &Arc<PriceBook>, &Goal) -> Result<Solved, String> + Send + Sync;
 /// Reads the file of jobs and plans them together.
 pub type JobsFn = dyn Fn() -> Result<JobsPlan, String> + Send + Sync;
 /// Renders a plan as texts, one per file.
 pub type ExportFn = dyn Fn(&Export) -> Result<Vec<String>, String> + Send + Sync;
 /// Saves a text to a file. Arguments: path, text, and whether to overwrite an existing file.
 pub type SaveFn = dyn Fn(&str, &str, bool) -> SaveOutcome + Send + Sync;
+
+/// Adds own machines, typed as for `--own`, to the offers.
+pub type OwnFn = dyn Fn(&str) -> Result<Added, String> + Send + Sync;
+
+/// Own machines beside the offers.
+#[derive(Debug, Clone)]
+pub struct Added {
+    /// The machines, as `--own` takes them.
+    pub names: Vec<String>,
+    /// The offers with them.
+    pub prices: Arc<PriceBook>,
+    /// Their prices with the assumptions, a sentence each.
+    pub lines: Vec<String>,
+}
+
+/// The user's own machines.
+#[derive(Clone)]
+pub struct Own {
+    /// The machines, as `--own` takes them.
+    pub names: Vec<String>,
+    /// Whether they were entered on the screens.
+    pub is_changed: bool,
+    /// Replaces them.
+    pub add: Arc<OwnFn>,
+}
+
+impl fmt::Debug for Own {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Own").field("names", &self.names).finish_non_exhaustive()
+    }
+}
 
 /// A plan to export.
 #[derive(Debug, Clone)]
@@ -78,10 +111,16 @@ pub struct Export {
     pub profile: Arc<Profile>,
     /// The best trade-offs of time and cost.
     pub frontier: Arc<Vec<FrontierPoint>>,
+    /// The offers.
+    pub prices: Arc<PriceBook>,
+    /// Own machines, as `--own` takes them.
+    pub own: Vec<String>,
     /// Choices on screen that affect the predictions.
     pub chosen: Chosen,
     /// The form.
     pub form: PlanForm,
+    /// How its parts start.
+    pub launch: Launch,
 }
 
 /// A plan, and the best trade-offs without deadline and budget.

@@ -6,9 +6,13 @@ use crate::action::Action;
 use crate::action::Screen;
 use crate::app::modal::Modal;
 use crate::app::msg::Effect;
-use crate::app::{App, Source};
+use crate::app::{App, Source, Tone};
 use crate::keymap::{Code, Key};
+use habitat_base::units::{Hours, Usd};
+use habitat_planning::plan::Work;
+use habitat_recorder::live::history::Digest;
 use habitat_recorder::live::{Job, Snapshot, Update, Wish};
+use habitat_reports::run;
 
 /// The job and everything known about it.
 #[derive(Debug, Clone)]
@@ -19,19 +23,23 @@ pub struct Live {
     pub seen: Snapshot,
     /// The last lines of its output.
     pub output: Arc<Vec<String>>,
+    /// Its history.
+    pub history: Digest,
     /// Lines of output below the visible ones; 0 follows the end.
     pub above: usize,
     /// Whether to quit as soon as the job has ended.
     pub leaving: bool,
     /// Why the profile is missing or not up to date.
     pub problem: Option<String>,
+    /// The work of the whole job, once its rest is planned.
+    pub whole: Option<Work>,
 }
 
 impl Live {
     /// A job without any updates yet.
     pub fn new(job: Job) -> Self {
         let (seen, output) = (Snapshot::default(), Arc::default());
-        Self { job, seen, output, above: 0, leaving: false, problem: None }
+        Self { job, seen, output, history: Digest::default(), above: 0, leaving: false, problem: None, whole: None }
     }
 }
 
@@ -74,7 +82,7 @@ impl App {
         self.setup.source == Source::Awaited
     }
 
-    /// Whether a job is running that nobody would follow after the screens close.
+    /// Whether the job is running, so that quitting offers to stop it.
     pub(super) fn job_runs(&self) -> bool {
         self.live.as_ref().is_some_and(|live| !live.seen.is_over())
     }
@@ -101,12 +109,38 @@ impl App {
                 live.above = live.above.min(lines.len().saturating_sub(1));
                 live.output = lines;
             }
+            Update::History(digest) => live.history = *digest,
             Update::Recorded(profile) => {
                 live.problem = None;
                 self.adopt(*profile, effects);
             }
             Update::NotWritten(why) => live.problem = Some(why),
         }
+    }
+
+    /// Plans what is left of the job with the time and the money that are left, on the plan screen.
+    pub(super) fn plan_rest(&mut self, effects: &mut Vec<Effect>) {
+        let Some(live) = &mut self.live else { return };
+        let whole = *live.whole.get_or_insert(self.setup.goal.work);
+        let (aim, seen) = (&live.job.aim, &live.seen);
+        let (Some(plan), Some(total)) = (&aim.plan, aim.steps) else { return };
+        let elapsed = seen.hours();
+        let price = run::price(aim, Some(&*self.setup.profile), &self.setup.prices);
+        let spent = price.map_or(Usd::ZERO, |price| price.per_hour * elapsed);
+        let left = 1.0 - seen.steps as f64 / total.max(1) as f64;
+        if left <= 0.0 {
+            return self.tell(Tone::Hint, "all steps are done: nothing is left to plan".to_owned());
+        }
+        // Limits already passed become the smallest possible; the plan then has no solution and lists changes that
+        // help.
+        let least = 0.01;
+        let goal = &mut self.setup.goal;
+        goal.work = whole.scaled(left);
+        goal.deadline = plan.deadline.map(|deadline| Hours::known((deadline.get() - elapsed.get()).max(least)));
+        goal.budget = plan.budget.map(|budget| Usd::known((budget.get() - spent.get()).max(least)));
+        self.screen = Screen::Plan;
+        self.start_plan(effects);
+        self.tell(Tone::Good, format!("planning the rest: {:.0} % of the work", left * 100.0));
     }
 
     /// Cancels running computations, else asks whether to stop the job.
@@ -158,7 +192,7 @@ impl App {
     pub(super) fn leave(&mut self, selected: usize, effects: &mut Vec<Effect>) {
         self.modal = None;
         match Leaving::ALL.get(selected) {
-            Some(Leaving::Leave) => effects.extend([Effect::Job(Wish::Leave), Effect::Quit]),
+            Some(Leaving::Leave) => effects.push(Effect::Quit),
             Some(Leaving::Stop) => {
                 if let Some(live) = &mut self.live {
                     live.leaving = true;

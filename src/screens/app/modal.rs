@@ -9,6 +9,7 @@ use habitat_base::units::GpuSlug;
 use habitat_planning::plan::Limits;
 use habitat_planning::pricing::OfferId;
 use habitat_reports::jobs::JobsForm;
+use habitat_reports::launch::{Launch, Launcher};
 use habitat_reports::plan_form::PlanForm;
 use habitat_step::catalog::Candidates;
 
@@ -94,6 +95,13 @@ pub enum Modal {
         /// Why the value is invalid.
         error: Option<String>,
     },
+    /// The user's own machines.
+    Own {
+        /// The text.
+        input: Input,
+        /// Why it is invalid.
+        error: Option<String>,
+    },
     /// All methods on one GPU, to choose one.
     Methods {
         /// The GPU.
@@ -143,12 +151,16 @@ pub enum Modal {
         /// Position among what is found.
         selected: usize,
     },
-    /// The path of an export.
+    /// The path of an export, and what a tool needs to start the plan.
     Export {
         /// The form.
         form: ExportForm,
         /// The path.
         input: Input,
+        /// Values that the tool needs, in display order.
+        needs: Vec<(LaunchKey, Input)>,
+        /// The line with the cursor: 0 is the path, the others are the needs.
+        at: usize,
         /// Whether to ask before overwriting the file.
         exists: bool,
         /// Why saving failed.
@@ -156,6 +168,82 @@ pub enum Modal {
         /// Whether it is being written.
         saving: bool,
     },
+}
+
+/// A value of [`Launch`] in the export dialog.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LaunchKey {
+    /// The training command.
+    Command,
+    /// Folder of checkpoints.
+    CheckpointDir,
+    /// Storage, one entry.
+    Mount,
+    /// Container image.
+    Image,
+    /// Slurm partition.
+    Partition,
+    /// Kueue queue.
+    Queue,
+}
+
+impl LaunchKey {
+    /// Label on screen, as the flag is named.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Command => "command",
+            Self::CheckpointDir => "checkpoint-dir",
+            Self::Mount => "mount",
+            Self::Image => "image",
+            Self::Partition => "partition",
+            Self::Queue => "queue",
+        }
+    }
+
+    /// Values that a tool needs.
+    const fn of(launcher: Launcher) -> &'static [Self] {
+        match launcher {
+            Launcher::SkyPilot | Launcher::Dstack => &[Self::Command, Self::CheckpointDir, Self::Mount],
+            Launcher::Slurm => &[Self::Command, Self::Partition, Self::CheckpointDir],
+            Launcher::Kubernetes => &[Self::Command, Self::Image, Self::Queue, Self::CheckpointDir, Self::Mount],
+        }
+    }
+
+    /// The value as typed.
+    fn text(self, launch: &Launch) -> String {
+        let value = match self {
+            Self::Command => &launch.command,
+            Self::CheckpointDir => &launch.checkpoint_dir,
+            Self::Image => &launch.image,
+            Self::Partition => &launch.partition,
+            Self::Queue => &launch.queue,
+            Self::Mount => {
+                let first = launch.mounts.iter().next();
+                return first.map_or_else(String::new, |(path, source)| format!("{path}={source}"));
+            }
+        };
+        value.clone().unwrap_or_default()
+    }
+
+    /// Sets the value; empty text removes it.
+    pub(crate) fn set(self, launch: &mut Launch, text: &str) {
+        let text = text.trim();
+        let value = Some(text.to_owned()).filter(|text| !text.is_empty());
+        match self {
+            Self::Command => launch.command = value,
+            Self::CheckpointDir => launch.checkpoint_dir = value,
+            Self::Image => launch.image = value,
+            Self::Partition => launch.partition = value,
+            Self::Queue => launch.queue = value,
+            Self::Mount => {
+                launch.mounts.pop_first();
+                let (path, source) = text.split_once('=').unwrap_or((text, ""));
+                if value.is_some() {
+                    launch.mounts.insert(path.to_owned(), source.to_owned());
+                }
+            }
+        }
+    }
 }
 
 /// Format of an export.
@@ -184,6 +272,12 @@ impl ExportForm {
         }
     }
 
+    /// Lines for what its tool needs, with what is known of it.
+    pub fn needs(self, launch: &Launch) -> Vec<(LaunchKey, Input)> {
+        let Self::Plan(PlanForm::Launch(launcher)) = self else { return Vec::new() };
+        LaunchKey::of(launcher).iter().map(|key| (*key, Input::new(&key.text(launch)))).collect()
+    }
+
     /// Default file name.
     pub const fn file_name(self) -> &'static str {
         match self {
@@ -202,7 +296,8 @@ impl Modal {
     /// Opens the export of a plan, or of a plan of several jobs, with the first format selected.
     pub fn export(jobs: bool) -> Self {
         let form = if jobs { ExportForm::Jobs(JobsForm::ALL[0]) } else { ExportForm::Plan(PlanForm::ALL[0]) };
-        Self::Export { form, input: Input::new(form.file_name()), exists: false, error: None, saving: false }
+        let (input, needs) = (Input::new(form.file_name()), Vec::new());
+        Self::Export { form, input, needs, at: 0, exists: false, error: None, saving: false }
     }
 
     /// Keys of the dialog, for the footer.
@@ -213,14 +308,14 @@ impl Modal {
             }
             Self::Palette { .. } => &[("enter", "run"), ("↑↓", "choose"), ("esc", "close")],
             Self::Filter { .. } => &[("enter", "keep"), ("esc", "restore")],
-            Self::Value { .. } => &[("enter", "set"), ("esc", "close")],
+            Self::Value { .. } | Self::Own { .. } => &[("enter", "set"), ("esc", "close")],
             Self::Methods { .. } => &[("enter", "use everywhere"), ("↑↓", "choose"), ("esc", "close")],
             Self::Origin { .. } => &[("enter", "choose it"), ("↑↓", "move"), ("esc", "close")],
             Self::Places { .. } => &[("enter", "toggle"), ("↑↓", "choose"), ("esc", "close")],
             Self::Leave { .. } => {
                 &[("enter", "confirm"), ("↑↓", "choose"), ("l", "leave running"), ("s", "stop"), ("esc", "stay")]
             }
-            Self::Export { .. } => &[("enter", "write"), ("↑↓", "format"), ("esc", "close")],
+            Self::Export { .. } => &[("enter", "write"), ("↑↓", "format"), ("tab", "next line"), ("esc", "close")],
         }
     }
 
@@ -235,6 +330,7 @@ impl Modal {
             Self::Help { .. }
             | Self::Filter { .. }
             | Self::Value { .. }
+            | Self::Own { .. }
             | Self::Offer { .. }
             | Self::Messages { .. }
             | Self::PlannedJob { .. }
@@ -243,7 +339,7 @@ impl Modal {
     }
 
     /// The text input, if there is one.
-    pub const fn input_mut(&mut self) -> Option<&mut Input> {
+    pub fn input_mut(&mut self) -> Option<&mut Input> {
         match self {
             Self::Methods { .. }
             | Self::Offer { .. }
@@ -255,8 +351,12 @@ impl Modal {
             | Self::Palette { input, .. }
             | Self::Places { input, .. }
             | Self::Filter { input, .. }
-            | Self::Value { input, .. }
-            | Self::Export { input, .. } => Some(input),
+            | Self::Own { input, .. }
+            | Self::Value { input, .. } => Some(input),
+            Self::Export { input, needs, at, .. } => match at.checked_sub(1).and_then(|at| needs.get_mut(at)) {
+                Some((_, need)) => Some(need),
+                None => Some(input),
+            },
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::keymap::Key;
 use habitat_base::units::GpuSlug;
 use habitat_planning::plan::Goal;
 use habitat_planning::plan::jobs::JobsPlan;
+use habitat_planning::pricing::PriceBook;
 use habitat_prediction::Predictions;
 use habitat_prediction::batches::Sweep;
 use habitat_prediction::compare::Comparison;
@@ -53,54 +54,12 @@ pub enum Msg {
     Wheel(isize),
     /// The terminal has this many columns and rows.
     Resize(u16, u16),
-    /// Result of a prediction.
-    Predicted {
+    /// The answer to a question.
+    Answered {
         /// Generation of its inputs.
         generation: u64,
-        /// The result.
-        result: Result<Arc<Predictions>, String>,
-    },
-    /// Result of a prediction by operation.
-    Detailed {
-        /// Generation of its inputs.
-        generation: u64,
-        /// The result.
-        result: Result<Arc<Predictions>, String>,
-    },
-    /// Result of a comparison of methods.
-    Compared {
-        /// Generation of its inputs.
-        generation: u64,
-        /// The result.
-        result: Result<Arc<Comparison>, String>,
-    },
-    /// Result of a prediction at other batch sizes.
-    Swept {
-        /// Generation of its inputs.
-        generation: u64,
-        /// The result.
-        result: Result<Arc<Sweep>, String>,
-    },
-    /// Result of a prediction on a hypothetical GPU.
-    Changed {
-        /// Generation of its inputs.
-        generation: u64,
-        /// The result.
-        result: Result<Arc<WhatIf>, String>,
-    },
-    /// Result of a plan.
-    Planned {
-        /// Generation of its inputs.
-        generation: u64,
-        /// The result.
-        result: Result<Solved, String>,
-    },
-    /// Result of planning jobs together.
-    JobsPlanned {
-        /// Generation of its inputs.
-        generation: u64,
-        /// The result.
-        result: Result<Arc<JobsPlan>, String>,
+        /// The answer.
+        answer: Answer,
     },
     /// An update about the job.
     Live(live::Update),
@@ -116,75 +75,50 @@ pub enum Msg {
     MouseRefused(String),
 }
 
+/// A computation of the engine in the background. Predictions are of a step, with the choices on screen.
+#[derive(Debug, Clone)]
+pub enum Question {
+    /// Every GPU.
+    Predict(Arc<Profile>, Chosen),
+    /// Some GPUs by operation.
+    Detail(Arc<Profile>, Vec<GpuSlug>, Chosen),
+    /// The methods on one GPU.
+    Compare(Arc<Profile>, GpuSlug, Chosen),
+    /// Other batch sizes on one GPU.
+    Batches(Arc<Profile>, GpuSlug, Chosen),
+    /// One GPU with changed specifications.
+    Change(Arc<Profile>, Version, Chosen),
+    /// The plan for a goal.
+    Plan(Arc<Predictions>, Arc<PriceBook>, Box<Goal>),
+    /// The plan of the jobs in their file.
+    Jobs,
+}
+
+/// A result, or why there is none.
+pub type Computed<T> = Result<Arc<T>, String>;
+
+/// Result of the engine: an answer for each [`Question`].
+#[derive(Debug, Clone)]
+#[allow(missing_docs, reason = "as the questions")]
+pub enum Answer {
+    Predict(Computed<Predictions>),
+    Detail(Computed<Predictions>),
+    Compare(Computed<Comparison>),
+    Batches(Computed<Sweep>),
+    Change(Computed<WhatIf>),
+    Plan(Result<Solved, String>),
+    Jobs(Computed<JobsPlan>),
+}
+
 /// A request to the runner.
 #[derive(Debug, Clone)]
 pub enum Effect {
-    /// Predict, and answer with [`Msg::Predicted`].
-    Predict {
+    /// Compute, and answer with [`Msg::Answered`].
+    Ask {
         /// Generation to answer with.
         generation: u64,
-        /// The profile.
-        profile: Arc<Profile>,
-        /// Choices on screen.
-        chosen: Chosen,
-    },
-    /// Predict some GPUs by operation, and answer with [`Msg::Detailed`].
-    Detail {
-        /// Generation to answer with.
-        generation: u64,
-        /// The profile.
-        profile: Arc<Profile>,
-        /// The GPUs.
-        gpus: Vec<GpuSlug>,
-        /// Choices on screen.
-        chosen: Chosen,
-    },
-    /// Compare the methods on one GPU, and answer with [`Msg::Compared`].
-    Compare {
-        /// Generation to answer with.
-        generation: u64,
-        /// The profile.
-        profile: Arc<Profile>,
-        /// The GPU.
-        gpu: GpuSlug,
-        /// Choices on screen.
-        chosen: Chosen,
-    },
-    /// Predict other batch sizes on one GPU, and answer with [`Msg::Swept`].
-    Batches {
-        /// Generation to answer with.
-        generation: u64,
-        /// The profile.
-        profile: Arc<Profile>,
-        /// The GPU.
-        gpu: GpuSlug,
-        /// Choices on screen.
-        chosen: Chosen,
-    },
-    /// Predict one GPU with changed specifications, and answer with [`Msg::Changed`].
-    Change {
-        /// Generation to answer with.
-        generation: u64,
-        /// The profile.
-        profile: Arc<Profile>,
-        /// The GPU and its specifications.
-        version: Version,
-        /// Choices on screen.
-        chosen: Chosen,
-    },
-    /// Plan, and answer with [`Msg::Planned`].
-    Solve {
-        /// Generation to answer with.
-        generation: u64,
-        /// The predictions.
-        predictions: Arc<Predictions>,
-        /// The goal.
-        goal: Box<Goal>,
-    },
-    /// Read the file of jobs, plan the jobs together, and answer with [`Msg::JobsPlanned`].
-    PlanJobs {
-        /// Generation to answer with.
-        generation: u64,
+        /// The computation.
+        question: Question,
     },
     /// Write the plan of several jobs, and answer with [`Msg::Saved`].
     SaveJobs {
@@ -232,33 +166,8 @@ impl Engine {
     /// panic counts as a failed computation.
     pub fn answer(&self, effect: &Effect) -> Option<Msg> {
         Some(match effect {
-            Effect::Predict { generation, profile, chosen } => {
-                let result = guarded(|| (self.predict)(profile, *chosen)).map(Arc::new);
-                Msg::Predicted { generation: *generation, result }
-            }
-            Effect::Detail { generation, profile, gpus, chosen } => {
-                let result = guarded(|| (self.detail)(profile, gpus, *chosen)).map(Arc::new);
-                Msg::Detailed { generation: *generation, result }
-            }
-            Effect::Compare { generation, profile, gpu, chosen } => {
-                let result = guarded(|| (self.compare)(profile, gpu, *chosen)).map(Arc::new);
-                Msg::Compared { generation: *generation, result }
-            }
-            Effect::Batches { generation, profile, gpu, chosen } => {
-                let result = guarded(|| (self.batches)(profile, gpu, *chosen)).map(Arc::new);
-                Msg::Swept { generation: *generation, result }
-            }
-            Effect::Change { generation, profile, version, chosen } => {
-                let result = guarded(|| (self.change)(profile, version, *chosen)).map(Arc::new);
-                Msg::Changed { generation: *generation, result }
-            }
-            Effect::Solve { generation, predictions, goal } => {
-                let result = guarded(|| (self.plan)(predictions, goal));
-                Msg::Planned { generation: *generation, result }
-            }
-            Effect::PlanJobs { generation } => {
-                let result = guarded(|| (self.jobs)()).map(Arc::new);
-                Msg::JobsPlanned { generation: *generation, result }
+            Effect::Ask { generation, question } => {
+                Msg::Answered { generation: *generation, answer: self.computed(question) }
             }
             Effect::SaveJobs { plan, form, path, overwrite } => {
                 let text = guarded(|| form.text(plan).map_err(|error| error.to_string()));
@@ -276,6 +185,20 @@ impl Engine {
 }
 
 impl Engine {
+    fn computed(&self, question: &Question) -> Answer {
+        match question {
+            Question::Predict(step, chosen) => Answer::Predict(shared(|| (self.predict)(step, *chosen))),
+            Question::Detail(step, gpus, chosen) => Answer::Detail(shared(|| (self.detail)(step, gpus, *chosen))),
+            Question::Compare(step, gpu, chosen) => Answer::Compare(shared(|| (self.compare)(step, gpu, *chosen))),
+            Question::Batches(step, gpu, chosen) => Answer::Batches(shared(|| (self.batches)(step, gpu, *chosen))),
+            Question::Change(step, version, chosen) => Answer::Change(shared(|| (self.change)(step, version, *chosen))),
+            Question::Plan(predictions, prices, goal) => {
+                Answer::Plan(guarded(|| (self.plan)(predictions, prices, goal)))
+            }
+            Question::Jobs => Answer::Jobs(shared(|| (self.jobs)())),
+        }
+    }
+
     /// Writes each text to its own file and stops at the first failure.
     fn save_all(&self, path: &str, texts: &[String], overwrite: bool) -> SaveOutcome {
         let mut written = Vec::new();
@@ -287,6 +210,10 @@ impl Engine {
         }
         SaveOutcome::Saved(written.join(", "))
     }
+}
+
+fn shared<T>(work: impl FnOnce() -> Result<T, String>) -> Computed<T> {
+    guarded(work).map(Arc::new)
 }
 
 fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {

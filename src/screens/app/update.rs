@@ -3,7 +3,7 @@
 use crate::action::{Action, Screen};
 use crate::app::input::Input;
 use crate::app::modal::Modal;
-use crate::app::msg::{Effect, Msg, Target};
+use crate::app::msg::{Answer, Effect, Msg, Question, Target};
 use crate::app::screen::{plan, predict, profile};
 use crate::app::{App, Tone};
 use crate::keymap::Key;
@@ -27,55 +27,7 @@ impl App {
             Msg::Click(target) => self.click(target, &mut effects),
             Msg::Wheel(rows) => self.wheel(rows),
             Msg::Resize(columns, rows) => self.size = (columns, rows),
-            Msg::Predicted { generation, result } => {
-                self.note_failure("the prediction", &result);
-                if self.predictions.finish(generation, result) {
-                    if self.predictions.value().is_some() {
-                        predict::rebuild(self);
-                        predict::start_details(self, &mut effects);
-                        if !self.predictions.is_stale() {
-                            self.start_plan(&mut effects);
-                        }
-                    } else if self.modal.is_none() && !matches!(self.screen, Screen::Job | Screen::Jobs) {
-                        self.ask_origin();
-                    }
-                }
-            }
-            Msg::Detailed { generation, result } => {
-                self.note_failure("the prediction by operation", &result);
-                self.details.finish(generation, result);
-            }
-            Msg::Compared { generation, result } => {
-                self.note_failure("the comparison of methods", &result);
-                self.comparison.finish(generation, result);
-            }
-            Msg::Swept { generation, result } => {
-                self.note_failure("the prediction at other batch sizes", &result);
-                self.sweep.finish(generation, result);
-            }
-            Msg::Changed { generation, result } => {
-                self.note_failure("the what-if prediction", &result);
-                self.what_if.finish(generation, result);
-            }
-            Msg::Planned { generation, result } => {
-                self.note_failure("the plan", &result);
-                let (plan, frontier) = match result {
-                    Ok(solved) => (Ok(solved.plan), Some(solved.frontier)),
-                    Err(why) => (Err(why), None),
-                };
-                if self.plan.finish(generation, plan) {
-                    self.frontier = frontier.unwrap_or_else(|| self.frontier.clone());
-                    let rows = plan::lower_table(self).map_or(0, |table| table.len());
-                    self.planner.list.step(0, rows);
-                }
-            }
-            Msg::JobsPlanned { generation, result } => {
-                self.note_failure("the plan of the jobs", &result);
-                if self.jobs.plan.finish(generation, result) {
-                    let rows = self.jobs.plan.value().map_or(0, |plan| plan.jobs.len());
-                    self.jobs.list.step(0, rows);
-                }
-            }
+            Msg::Answered { generation, answer } => self.answered(generation, answer, &mut effects),
             Msg::Edited(ended) => {
                 if let Err(why) = ended {
                     self.tell(Tone::Bad, why);
@@ -93,17 +45,71 @@ impl App {
         effects
     }
 
+    fn answered(&mut self, generation: u64, answer: Answer, effects: &mut Vec<Effect>) {
+        match answer {
+            Answer::Predict(result) => {
+                self.note_failure("the prediction", &result);
+                if self.predictions.finish(generation, result) {
+                    if self.predictions.value().is_some() {
+                        predict::rebuild(self);
+                        predict::start_details(self, effects);
+                        if !self.predictions.is_stale() {
+                            self.start_plan(effects);
+                        }
+                    } else if self.modal.is_none() && !matches!(self.screen, Screen::Job | Screen::Jobs) {
+                        self.ask_origin();
+                    }
+                }
+            }
+            Answer::Detail(result) => {
+                self.note_failure("the prediction by operation", &result);
+                self.details.finish(generation, result);
+            }
+            Answer::Compare(result) => {
+                self.note_failure("the comparison of methods", &result);
+                self.comparison.finish(generation, result);
+            }
+            Answer::Batches(result) => {
+                self.note_failure("the prediction at other batch sizes", &result);
+                self.sweep.finish(generation, result);
+            }
+            Answer::Change(result) => {
+                self.note_failure("the what-if prediction", &result);
+                self.what_if.finish(generation, result);
+            }
+            Answer::Plan(result) => {
+                self.note_failure("the plan", &result);
+                let (plan, frontier) = match result {
+                    Ok(solved) => (Ok(solved.plan), Some(solved.frontier)),
+                    Err(why) => (Err(why), None),
+                };
+                if self.plan.finish(generation, plan) {
+                    self.frontier = frontier.unwrap_or_else(|| self.frontier.clone());
+                    let rows = plan::lower_table(self).map_or(0, |table| table.len());
+                    self.planner.list.step(0, rows);
+                }
+            }
+            Answer::Jobs(result) => {
+                self.note_failure("the plan of the jobs", &result);
+                if self.jobs.plan.finish(generation, result) {
+                    let rows = self.jobs.plan.value().map_or(0, |plan| plan.jobs.len());
+                    self.jobs.list.step(0, rows);
+                }
+            }
+        }
+    }
+
     pub(super) fn start_predict(&mut self, effects: &mut Vec<Effect>) {
         if self.is_awaiting() {
             return;
         }
-        let generation = self.predictions.start();
-        effects.push(Effect::Predict { generation, profile: self.setup.profile.clone(), chosen: self.chosen });
+        let question = Question::Predict(self.setup.profile.clone(), self.chosen);
+        effects.push(Effect::Ask { generation: self.predictions.start(), question });
     }
 
     pub(super) fn start_jobs(&mut self, effects: &mut Vec<Effect>) {
         if self.setup.jobs.is_some() {
-            effects.push(Effect::PlanJobs { generation: self.jobs.plan.start() });
+            effects.push(Effect::Ask { generation: self.jobs.plan.start(), question: Question::Jobs });
         }
     }
 
@@ -113,8 +119,8 @@ impl App {
             self.planner.earlier.push(before);
         }
         let Some(predictions) = self.predictions.shared() else { return };
-        let generation = self.plan.start();
-        effects.push(Effect::Solve { generation, predictions, goal: Box::new(self.setup.goal.clone()) });
+        let question = Question::Plan(predictions, self.setup.prices.clone(), Box::new(self.setup.goal.clone()));
+        effects.push(Effect::Ask { generation: self.plan.start(), question });
     }
 
     fn key(&mut self, key: Key, effects: &mut Vec<Effect>) {
@@ -230,6 +236,7 @@ impl App {
                 let text = self.command();
                 effects.push(Effect::Copy { what: text.clone(), text });
             }
+            Action::Rest => self.plan_rest(effects),
             Action::Export => {
                 self.modal = Some(Modal::export(self.screen == Screen::Jobs));
             }

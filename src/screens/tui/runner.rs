@@ -20,7 +20,7 @@ use super::paint::Memory;
 use super::pause::{Pause, Pauses};
 use super::terminal::{self, Screen};
 use super::{clipboard, input, view};
-use crate::app::{App, Effect, Engine, Msg};
+use crate::app::{Answer, App, Effect, Engine, Msg, Question};
 use habitat_recorder::live;
 
 /// Messages that follow each other faster than this are handled together before the next frame.
@@ -34,8 +34,6 @@ pub struct Line {
     pub updates: std::sync::mpsc::Receiver<live::Update>,
     /// Sends requests to the job.
     pub control: Arc<dyn Fn(live::Wish) + Send + Sync>,
-    /// Whether all results of the job are written.
-    pub is_done: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
 struct Runner {
@@ -59,17 +57,14 @@ pub(super) async fn run(app: App, engine: Engine, line: Option<Line>) -> io::Res
     let mut screen = Screen::new(app.mouse)?;
     let (sender, mut results) = unbounded_channel();
     let mut memory = Memory::default();
-    let (control, is_done) = match line {
-        Some(Line { updates, control, is_done }) => {
-            pass_on(updates, sender.clone());
-            (Some(control), Some(is_done))
-        }
-        None => (None, None),
-    };
+    let control = line.map(|Line { updates, control }| {
+        pass_on(updates, sender.clone());
+        control
+    });
     let mut runner = Runner {
         app,
         engine,
-        control: control.clone(),
+        control,
         sender,
         solving: Newest::default(),
         changing: Newest::default(),
@@ -84,7 +79,7 @@ pub(super) async fn run(app: App, engine: Engine, line: Option<Line>) -> io::Res
     runner.handle(Msg::Start);
     let mut pauses = Pauses::watch()?;
     let mut events = EventStream::new();
-    let stop = watch_for_stop(control.zip(is_done))?;
+    let stop = watch_for_stop()?;
     let mut dirty = true;
     while !runner.leave {
         if std::mem::take(&mut runner.redraw) {
@@ -221,8 +216,8 @@ impl Runner {
 
     fn handle(&mut self, msg: Msg) {
         let next = match msg {
-            Msg::Planned { .. } => self.solving.done(),
-            Msg::Changed { .. } => self.changing.done(),
+            Msg::Answered { answer: Answer::Plan(_), .. } => self.solving.done(),
+            Msg::Answered { answer: Answer::Change(_), .. } => self.changing.done(),
             _ => None,
         };
         if let Some(next) = next {
@@ -235,22 +230,17 @@ impl Runner {
 
     fn execute(&mut self, effect: Effect) {
         match effect {
-            Effect::Solve { .. } | Effect::Change { .. } => {
-                let slider =
-                    if matches!(effect, Effect::Solve { .. }) { &mut self.solving } else { &mut self.changing };
-                if let Some(effect) = slider.or_wait(effect) {
+            Effect::Ask { ref question, .. } => {
+                let now = match question {
+                    Question::Plan(..) => self.solving.or_wait(effect),
+                    Question::Change(..) => self.changing.or_wait(effect),
+                    _ => Some(effect),
+                };
+                if let Some(effect) = now {
                     self.work(effect);
                 }
             }
-            Effect::Predict { .. }
-            | Effect::Detail { .. }
-            | Effect::Compare { .. }
-            | Effect::Batches { .. }
-            | Effect::PlanJobs { .. }
-            | Effect::SaveJobs { .. }
-            | Effect::Save { .. } => {
-                self.work(effect);
-            }
+            Effect::SaveJobs { .. } | Effect::Save { .. } => self.work(effect),
             Effect::Copy { text, what } => {
                 let copied = clipboard::copy(&mut stdout(), &text);
                 // The channel outlives the loop.
@@ -287,11 +277,6 @@ impl Runner {
 
 /// Time for the loop to exit on its own after a signal.
 const GRACE: Duration = Duration::from_millis(500);
-/// Time for writing a job's recording after a signal.
-const WRITING: Duration = Duration::from_secs(10);
-
-/// Sends requests to a job, and reports whether its results are written.
-type Followed = (Arc<dyn Fn(live::Wish) + Send + Sync>, Arc<dyn Fn() -> bool + Send + Sync>);
 
 /// Watches signals that end the program, until dropped.
 struct StopWatch {
@@ -309,8 +294,8 @@ impl Drop for StopWatch {
 
 /// Watches in its own task: when the terminal is gone, crossterm 0.29 reads its end in an endless loop and never
 /// returns to the main loop, which then cannot react. The task restores the terminal and exits the process. A followed
-/// job is first left running, and its recording is written.
-fn watch_for_stop(job: Option<Followed>) -> io::Result<StopWatch> {
+/// job keeps running, and another process goes on recording it.
+fn watch_for_stop() -> io::Result<StopWatch> {
     let asked = Arc::new(Notify::new());
     let ask = asked.clone();
     let code = Arc::new(AtomicU8::new(0));
@@ -321,13 +306,6 @@ fn watch_for_stop(job: Option<Followed>) -> io::Result<StopWatch> {
         tell.store(code, Ordering::SeqCst);
         ask.notify_one();
         tokio::time::sleep(GRACE).await;
-        if let Some((control, is_done)) = job {
-            control(live::Wish::Leave);
-            let end = Instant::now() + WRITING;
-            while !is_done() && Instant::now() < end {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        }
         terminal::restore();
         std::process::exit(code.into());
     });

@@ -159,6 +159,11 @@ pub enum Layer {
 }
 
 impl GpuSpec {
+    /// Whether it is sold for desktops, as `GeForce`, `TITAN` and Radeon boards.
+    pub fn is_for_desktops(&self) -> bool {
+        ["GeForce", "TITAN", "Radeon"].iter().any(|name| self.name.starts_with(name))
+    }
+
     /// Bandwidth achieved in a published measurement, unless the catalog marks it as unconfirmed.
     pub fn published_bandwidth(&self) -> Option<BytesPerSecond> {
         let is_doubted = self.unconfirmed.iter().any(|what| what.starts_with("measured_bandwidth"));

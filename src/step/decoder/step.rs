@@ -1,10 +1,12 @@
 //! Operations and memory of a decoder's training step.
 
+mod passes;
+
 use std::collections::BTreeMap;
 
 use super::{Decoder, Experts, Recompute, StepOf};
 use crate::op_list::TRACED;
-use crate::profile::tensors::{Access, OUTPUT_DTYPES, note_dtypes};
+use crate::profile::tensors::Access;
 use crate::profile::{
     Attribute, DType, Memory, MemorySource, Mode, Operation, Phase, Precision, Profile, ProfileError, Recording, Shape,
     Step, TRACE_OF_SHAPES, Working, Workload,
@@ -14,6 +16,9 @@ use habitat_base::units::{Bytes, most};
 /// Bytes per parameter: 16-bit weights, 32-bit gradients, and Adam's two moments with a 32-bit copy of the weights
 /// (Rajbhandari et al. 2020, section 3.1, with the gradients that Megatron-LM adds up in 32 bits).
 const STATE_BYTES: [f64; 3] = [2.0, 4.0, 12.0];
+
+/// Bytes of a gradient that adds up in 16 bits (`grad_reduce_in_fp32 = False` in `NeMo`'s recipes for speed).
+const NARROW_GRADIENT: f64 = 2.0;
 
 /// Operations under construction, in the order of a step.
 struct Made<'a> {
@@ -74,6 +79,7 @@ impl Decoder {
         let repeated = match step.recompute {
             Recompute::None => "no activation recomputed",
             Recompute::Selective => "attention recomputed",
+            Recompute::Operators => "every second product recomputed",
             Recompute::Full => "whole layers recomputed",
         };
         let experts = "experts: tokens are evenly spread over them";
@@ -102,23 +108,33 @@ impl Decoder {
             2.0 * tokens * (4.0 * width + (self.halves() + 1) as f64 * inner)
                 + if step.recompute == Recompute::Selective { attention } else { attention + 5.0 * pairs }
         };
+        let kept = |inner: f64| match step.recompute {
+            Recompute::None | Recompute::Selective => whole(inner),
+            Recompute::Operators => {
+                let kept = self.products(inner as u64).into_iter().step_by(2).map(|[_, columns]| columns);
+                2.0 * tokens * (width + mixed + kept.sum::<u64>() as f64)
+            }
+            Recompute::Full => 2.0 * tokens * width,
+        };
         let inner = |experts: Experts| (experts.chosen * experts.inner + experts.shared) as f64;
-        let dense = whole(self.inner as f64);
-        let (mut all, mut largest) = (f64::from(self.layers) * dense, dense);
+        let dense = self.inner as f64;
+        let (mut all, mut largest) = (f64::from(self.layers) * kept(dense), whole(dense));
         if let Some(experts) = self.experts {
-            let sparse = whole(inner(experts)) + 2.0 * tokens * width * experts.chosen as f64 * 2.0;
+            let spread = 2.0 * tokens * width * experts.chosen as f64 * 2.0;
+            let own = kept(inner(experts)) + if step.recompute == Recompute::Full { 0.0 } else { spread };
             let before = f64::from(experts.dense_layers);
-            all = before * dense + (f64::from(self.layers) - before) * sparse;
-            largest = sparse.max(if before > 0.0 { dense } else { 0.0 });
+            all = before * kept(dense) + (f64::from(self.layers) - before) * own;
+            largest = (whole(inner(experts)) + spread).max(if before > 0.0 { whole(dense) } else { 0.0 });
         }
-        if step.recompute == Recompute::Full {
-            all = f64::from(self.layers) * 2.0 * tokens * width + largest;
-        }
-        // Beside the logits in 16 bits, log-probabilities and their gradients in 32.
+        // At the loss all activations are kept; later, a layer that runs again.
         let logits = tokens * self.vocabulary as f64;
-        let temporary = Bytes::known(8.0 * logits);
+        let repeated = if matches!(step.recompute, Recompute::Operators | Recompute::Full) { largest } else { 0.0 };
+        let temporary = Bytes::known((step.loss.bytes() * logits).max(repeated));
         let activations = Bytes::known(all + 2.0 * logits + 4.0 * tokens * width);
-        let [weights, gradients, optimizer] = STATE_BYTES.map(|bytes| Bytes::known(bytes * parameters));
+        let [weights, wide, optimizer] = STATE_BYTES;
+        let gradients = if step.has_narrow_gradients { NARROW_GRADIENT } else { wide };
+        let [weights, gradients, optimizer] =
+            [weights, gradients, optimizer].map(|bytes| Bytes::known(bytes * parameters));
         Memory {
             source: MemorySource::Computed,
             parameters: weights,
@@ -128,6 +144,23 @@ impl Decoder {
             temporary,
             working: Some(Working { gradients, activations, temporary }),
         }
+    }
+}
+
+impl Decoder {
+    /// Reduction and columns of a layer's products, one by one as PyTorch code has them: towards queries, keys and
+    /// values, behind attention, halves of the inner layer, and behind it.
+    fn products(&self, inner: u64) -> Vec<[u64; 2]> {
+        let mut all = match self.latent {
+            None => [self.heads * self.head_size, self.kv_heads * self.head_size, self.kv_heads * self.value_size]
+                .map(|columns| [self.width, columns])
+                .to_vec(),
+            Some(_) => self.projections(),
+        };
+        all.push([self.heads * self.value_size, self.width]);
+        all.extend(std::iter::repeat_n([self.width, inner], self.halves() as usize));
+        all.push([inner, self.width]);
+        all
     }
 }
 
@@ -154,6 +187,7 @@ impl Made<'_> {
             dtype: Some(DType::Bfloat16),
             attributes: BTreeMap::new(),
             device_time: None,
+            cpu_time: None,
             kernels: Vec::new(),
         });
         let last = self.operations.len() - 1;
@@ -380,112 +414,5 @@ impl Made<'_> {
                 self.dense(count, module, experts.shared);
             }
         }
-    }
-
-    fn layers(&mut self) {
-        for (count, experts) in self.parts() {
-            let [norm, attention, behind, inner] =
-                ["input_norm", "attention", "inner_norm", "inner"].map(Self::of_layers);
-            self.norm(count, &norm);
-            for linear in self.projections() {
-                self.linear(count, &attention, linear);
-            }
-            self.rotation(count, &attention);
-            self.attention(count, &attention);
-            let output = self.output();
-            self.linear(count, &attention, output);
-            self.norm(count, &behind);
-            match experts {
-                Some(experts) => self.experts(count, experts, false),
-                None => self.dense(count, &inner, self.of.inner),
-            }
-        }
-    }
-
-    fn forward(&mut self) {
-        let (tokens, table) = (vec![self.step.batch, self.step.length], vec![self.of.vocabulary, self.of.width]);
-        let stream = self.stream();
-        self.add(1, "embedding", "aten::embedding", vec![table, tokens], vec![stream]);
-        self.layers();
-        self.norm(1, "norm");
-        let head = self.head();
-        self.linear(1, "head", head);
-        let logits = vec![head.rows, head.columns];
-        if self.step.is_compiled {
-            self.add(1, "loss", "triton_poi_fused", vec![vec![head.rows * head.columns]], vec![vec![2]]);
-            return;
-        }
-        let wide = [(&logits, Some(&DType::Float32))];
-        let made = self.add(1, "loss", "aten::_to_copy", vec![logits.clone()], vec![logits.clone()]);
-        note_dtypes(&mut made.attributes, OUTPUT_DTYPES, Some(&DType::Bfloat16), wide.into_iter());
-        self.add(1, "loss", "aten::_log_softmax", vec![logits.clone()], vec![logits]).dtype = Some(DType::Float32);
-    }
-
-    fn head(&self) -> Linear {
-        Linear { rows: self.tokens(), reduction: self.of.width, columns: self.of.vocabulary }
-    }
-
-    fn backward(&mut self) {
-        self.phase = Phase::Backward;
-        let head = self.head();
-        let logits = vec![head.rows, head.columns];
-        let elements = head.rows * head.columns;
-        if self.step.is_compiled {
-            self.add(1, "loss", "triton_poi_fused", vec![vec![2 * elements]], vec![vec![elements]]);
-        } else {
-            let inputs = vec![logits.clone(), logits.clone()];
-            let made = self.add(1, "loss", "aten::_log_softmax_backward_data", inputs, vec![logits.clone()]);
-            made.dtype = Some(DType::Float32);
-            let narrow = [(&logits, Some(&DType::Bfloat16))];
-            let made = self.add(1, "loss", "aten::_to_copy", vec![logits.clone()], vec![logits.clone()]);
-            made.dtype = Some(DType::Float32);
-            note_dtypes(&mut made.attributes, OUTPUT_DTYPES, Some(&DType::Float32), narrow.into_iter());
-        }
-        self.linear_backward(1, "head", head);
-        self.norm_backward(1, "norm");
-        if self.step.recompute == Recompute::Full {
-            self.layers();
-        }
-        for (count, experts) in self.parts().into_iter().rev() {
-            let [norm, attention, behind, inner] =
-                ["input_norm", "attention", "inner_norm", "inner"].map(Self::of_layers);
-            match experts {
-                Some(experts) => self.experts(count, experts, true),
-                None => self.dense_backward(count, &inner, self.of.inner),
-            }
-            self.norm_backward(count, &behind);
-            let output = self.output();
-            self.linear_backward(count, &attention, output);
-            if self.step.recompute == Recompute::Selective {
-                self.attention(count, &attention);
-            }
-            self.attention_backward(count, &attention);
-            self.rotation(count, &attention);
-            for linear in self.projections().into_iter().rev() {
-                self.linear_backward(count, &attention, linear);
-            }
-            self.norm_backward(count, &norm);
-        }
-        let (stream, tokens) = (self.stream(), vec![self.step.batch, self.step.length]);
-        let table = vec![self.of.vocabulary, self.of.width];
-        self.add(1, "embedding", "aten::embedding_dense_backward", vec![stream, tokens], vec![table]);
-    }
-
-    /// Adam on 32-bit weights, which are then copied to 16 bits.
-    fn update(&mut self) {
-        self.phase = Phase::Optimizer;
-        let count = self.of.parameters()[0];
-        let made = self.add(1, "", "aten::_fused_adamw_", vec![vec![count]; 4], Vec::new());
-        made.dtype = Some(DType::Float32);
-        let all = vec![vec![count]];
-        let made = self.add(1, "", "aten::_to_copy", all.clone(), all);
-        made.dtype = Some(DType::Float32);
-        let narrow = vec![count];
-        note_dtypes(
-            &mut made.attributes,
-            OUTPUT_DTYPES,
-            Some(&DType::Float32),
-            [(&narrow, Some(&DType::Bfloat16))].into_iter(),
-        );
     }
 }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::op;
-use crate::profile::{Phase, Profile};
+use crate::profile::{Operation, Phase, Profile};
 
 fn llama(layers: u32) -> Decoder {
     let json = format!(
@@ -19,7 +19,15 @@ fn deepseek() -> Decoder {
     Decoder::from_config("deepseek-v3", json).unwrap()
 }
 
-const STEP: StepOf = StepOf { batch: 1, length: 4096, recompute: Recompute::None, is_fused: true, is_compiled: true };
+const STEP: StepOf = StepOf {
+    batch: 1,
+    length: 4096,
+    recompute: Recompute::None,
+    is_fused: true,
+    is_compiled: true,
+    loss: Loss::Plain,
+    has_narrow_gradients: false,
+};
 
 fn flops(profile: &Profile, phase: Phase) -> f64 {
     let of = profile.operations.iter().filter(|operation| operation.phase == phase);
@@ -104,13 +112,55 @@ fn recomputing_layers_repeats_their_forward_pass() {
         let profile = llama(4).profile(StepOf { recompute, ..STEP }).unwrap();
         (flops(&profile, Phase::Backward), profile.step.unwrap().memory.unwrap().activations.get())
     };
-    let ((none, most), (selective, fewer), (full, least)) =
-        (of(Recompute::None), of(Recompute::Selective), of(Recompute::Full));
+    let ((none, most), (selective, fewer), (operators, half), (full, least)) =
+        (of(Recompute::None), of(Recompute::Selective), of(Recompute::Operators), of(Recompute::Full));
     let head = 2.0 * 4096.0 * 4096.0 * 128_256.0;
     let forward = flops(&llama(4).profile(STEP).unwrap(), Phase::Forward);
     assert!((full - none - (forward - head)).abs() < 1e-3 * forward);
     assert!(selective > none && selective < full);
-    assert!(most >= fewer && fewer > least, "{most} {fewer} {least}");
+    assert!(most >= fewer && fewer > half && half > least, "{most} {fewer} {half} {least}");
+    // Of products with 4096, 1024, 1024, 4096, 14336, 14336 and 4096 columns the second, fourth and sixth are repeated:
+    // keys, behind attention, the second half. Kept are the others, attention and the input of the layer.
+    let repeated = 2.0 * 4096.0 * 4096.0 * (1024.0 + 4096.0 + 14_336.0) * 4.0;
+    assert!(((operators - none) / repeated - 1.0).abs() < 1e-3, "{operators} {none}");
+    let kept = 2.0 * 4096.0 * (4.0 * (4096.0 * 4.0 + 1024.0 + 14_336.0) + 128_256.0 + 2.0 * 4096.0);
+    assert!((half / kept - 1.0).abs() < 1e-6, "{half} {kept}");
+}
+
+/// Every second product is repeated as it is: queries and keys of `DeepSeek` come from latent vectors of 1,536 and 512.
+#[test]
+fn repeated_products_have_their_own_sizes() {
+    let of = |recompute| deepseek().profile(StepOf { recompute, ..STEP }).unwrap().operations;
+    let is_repeated = |operation: &&Operation| {
+        operation.name == "aten::mm" && operation.module.as_ref().is_some_and(|module| module.ends_with("repeated"))
+    };
+    let all = of(Recompute::Operators);
+    let repeated: Vec<Vec<u64>> = all.iter().filter(is_repeated).map(|operation| operation.inputs[1].clone()).collect();
+    for sizes in [vec![1536, 24_576], vec![512, 32_768]] {
+        assert!(repeated.contains(&sizes), "{repeated:?}");
+    }
+    assert!(!of(Recompute::None).iter().any(|operation| is_repeated(&operation)));
+}
+
+/// Of files that transformers 5.23 writes of its defaults, with the parameters that its own models have on its meta
+/// device; ours leave out a few biases and norms of heads.
+#[test]
+fn files_of_transformers_have_its_parameters() {
+    let of = |kind: &str, [width, inner, layers, heads, kv_heads, vocabulary]: [u64; 6], more: &str| {
+        let json = format!(
+            r#"{{"model_type": "{kind}", "hidden_size": {width}, "intermediate_size": {inner}, "num_hidden_layers": {layers},
+                "num_attention_heads": {heads}, "num_key_value_heads": {kv_heads}, "vocab_size": {vocabulary}{more}}}"#
+        );
+        Decoder::from_config(kind, json.as_bytes()).unwrap().parameters()[0] as f64
+    };
+    for (kind, sizes, more, parameters) in [
+        ("granite", [4096, 11_008, 32, 32, 32, 32_000], "", 6_738_415_616.0),
+        ("smollm3", [2048, 11_008, 36, 16, 4, 128_256], "", 3_075_098_624.0),
+        ("glm4", [4096, 13_696, 40, 32, 2, 151_552], r#", "head_dim": 128"#, 9_400_279_040.0),
+    ] {
+        let found = of(kind, sizes, more);
+        assert!((found / parameters - 1.0).abs() < 1e-4, "{kind}: {found} {parameters}");
+    }
 }
 
 #[test]
@@ -132,4 +182,18 @@ fn a_wrong_config_names_its_field() {
     assert!(narrow.profile(StepOf { length: 1_000_000, ..STEP }).unwrap_err().to_string().contains("fewer sequences"));
     let long = StepOf { batch: 1_000_000_000, length: 1_000_000_000, ..STEP };
     assert!(llama(2).profile(long).unwrap_err().to_string().contains("fewer sequences"));
+}
+
+/// 4,096 tokens of 128,256 logits: 12, 6 and 4 bytes each at the loss, of which 2 are kept; gradients of 4 or 2 bytes.
+#[test]
+fn programs_differ_in_the_memory_of_loss_and_gradients() {
+    let memory = |step| llama(4).profile(step).unwrap().step.unwrap().memory.unwrap();
+    let logits = 4096.0 * 128_256.0;
+    for (loss, bytes) in [(Loss::Plain, 10.0), (Loss::InPlace, 4.0), (Loss::Fused, 2.0)] {
+        assert!((memory(StepOf { loss, ..STEP }).temporary.get() - bytes * logits).abs() < 1.0, "{loss:?}");
+    }
+    let [wide, narrow] =
+        [false, true].map(|has_narrow_gradients| memory(StepOf { has_narrow_gradients, ..STEP }).gradients.get());
+    let parameters = llama(4).parameters()[0] as f64;
+    assert_eq!([wide, narrow], [4.0 * parameters, 2.0 * parameters]);
 }

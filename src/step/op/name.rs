@@ -26,7 +26,7 @@ pub use renamed::{carried_out_for, gradients_since, with_lists};
 pub use results::{ResultForm, result};
 pub use traits::{
     has_powers, is_ampere_attention, is_average_pooling, is_averaged, is_cast, is_efficient_attention, is_kept_wide,
-    is_log_softmax,
+    is_log_softmax, reads_back,
 };
 
 use std::cell::RefCell;

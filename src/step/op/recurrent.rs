@@ -79,9 +79,9 @@ impl Recurrent {
         Work::of_products(2.0 * self.positions * all * factor, self.moved * factor * element, Arithmetic::Product)
     }
 
-    /// Parts for the learned models. The first of two weights meets the whole sequence at once, the second one step at
-    /// a time; backward adds the gradients of both over the whole sequence. Gates pass through memory. Cells have no
-    /// parts: no model was trained on them.
+    /// Parts for the learned models. The first of two weights is multiplied with the whole sequence at once, the second
+    /// with one step at a time; backward adds the gradients of both over the whole sequence. Gates pass through memory.
+    /// Cells have no parts: no model was trained on them.
     pub(super) fn primitives(&self) -> Vec<(Primitive, f64)> {
         if self.cell {
             return Vec::new();

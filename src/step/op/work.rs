@@ -57,6 +57,7 @@ pub(super) mod tests {
             dtype: Some(DType::Float32),
             attributes: BTreeMap::new(),
             device_time: None,
+            cpu_time: None,
             kernels: Vec::new(),
         }
     }

@@ -43,6 +43,10 @@ pub struct Operation {
     /// Device time of one occurrence on the origin GPU, mean over occurrences and steps.
     #[serde(default, rename = "device_time_us", skip_serializing_if = "Option::is_none")]
     pub device_time: Option<Micros>,
+    /// CPU time of one occurrence under the profiler, mean over occurrences and steps; only in recordings without a
+    /// GPU. Comparisons of two such recordings use it, predictions do not.
+    #[serde(default, rename = "cpu_time_us", skip_serializing_if = "Option::is_none")]
+    pub cpu_time: Option<Micros>,
     /// Kernels that one occurrence launches.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kernels: Vec<Kernel>,

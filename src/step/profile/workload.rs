@@ -281,6 +281,12 @@ pub struct Step {
     /// batches per step.
     #[serde(default, rename = "loader_period_us", skip_serializing_if = "Option::is_none")]
     pub loader_period: Option<Micros>,
+    /// Worker processes of the data loader; 0 if the training process loads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loader_workers: Option<u32>,
+    /// CPU cores that the recorded process could use, known if a data loader ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<u32>,
     /// Peak device memory allocated in the step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_memory_bytes: Option<Bytes>,
@@ -298,6 +304,25 @@ pub struct Step {
     /// unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution: Option<Execution>,
+    /// Step time on the CPU, of a recording without a GPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<CpuStep>,
+}
+
+/// Step time on a CPU. Comparisons of two such recordings use it, predictions do not.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CpuStep {
+    /// Wall time, median over the steps.
+    #[serde(rename = "duration_us")]
+    pub duration: Micros,
+    /// Shortest and longest step, if there were several.
+    #[serde(default, rename = "duration_range_us", skip_serializing_if = "Option::is_none")]
+    pub duration_range: Option<[Micros; 2]>,
+    /// Number of steps in the median.
+    pub samples: u32,
+    /// Whether the steps ran under `torch.profiler`, which lengthens them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub profiled: bool,
 }
 
 /// Launch mode of the kernels of a step, other than operation by operation.

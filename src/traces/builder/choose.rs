@@ -16,7 +16,7 @@ const NAMED: usize = 3;
 
 /// Chooses the steps to use, and gives the reasons for leaving others out.
 ///
-/// First leaves out steps that lost kernels. Of the others, uses the largest group that agrees: first in the kernels of
+/// Leaves out steps that lost kernels, then uses the largest group of the others that agree: first in the kernels of
 /// the backward pass and update, then in those before, then in device time.
 pub(super) fn choose(work: &[StepWork], spans: &[Span]) -> (Vec<usize>, Vec<String>) {
     let kept: Vec<usize> = (0..work.len()).filter(|step| work[*step].device_time > 0.0).collect();

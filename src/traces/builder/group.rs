@@ -70,7 +70,8 @@ pub(super) fn operations(trace: &Trace, joined: &Joined, modules: &[String], kep
         inferred += usize::from(description.inferred);
         for variant in settle(variants, steps) {
             let module = modules.get(module as usize).filter(|module| !module.is_empty()).cloned();
-            let operation = operation(trace, description, phase, module, &variant, steps);
+            let mut operation = operation(trace, description, phase, module, &variant, steps);
+            operation.cpu_time = cpu_time(trace, joined, &variant, steps * f64::from(operation.count));
             grouped.push((variant.first, operation, variant.members));
         }
     }
@@ -184,9 +185,18 @@ fn operation(
         outputs: description.outputs.clone(),
         dtype: description.dtype.clone(),
         attributes: description.attributes.clone(),
+        cpu_time: None,
         device_time: (!variant.kernels.is_empty()).then(|| Micros::known(device_time)),
         kernels: kernels.collect(),
     }
+}
+
+/// Mean CPU time of an operation's occurrences; `None` if the trace has work of a device, for which the CPU only
+/// launches.
+fn cpu_time(trace: &Trace, joined: &Joined, variant: &Variant, occurrences: f64) -> Option<Micros> {
+    let operators = variant.members.iter().filter_map(|member| joined.occurrences[*member].operator);
+    let times = operators.map(|operator| &trace.ranges[operator as usize]).map(|range| range.end - range.start);
+    trace.work.is_empty().then(|| Micros::known(times.sum::<f64>() / occurrences))
 }
 
 /// Maximum number of distinct kernels per occurrence that are searched for repetitions.

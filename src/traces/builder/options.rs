@@ -119,7 +119,7 @@ pub struct Summary {
 }
 
 /// Division of a rank's step into its own work and waiting for other ranks, on the host or in collectives on the GPU.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Exchange {
     /// Step time.
     pub step: Micros,

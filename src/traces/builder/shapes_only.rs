@@ -10,7 +10,7 @@ use super::{accumulate, choose, exchange, group, timing, update, workload};
 use crate::{Fault, Range, RangeKind, Span, StepMarks, Trace};
 use habitat_base::units::Micros;
 use habitat_step::op::name::{self, is_autograd_node};
-use habitat_step::profile::{Phase, Profile, Recording, Step};
+use habitat_step::profile::{CpuStep, Phase, Profile, Recording, Step};
 
 /// Makes a profile without origin: the operators that do work, with their shapes.
 pub(super) fn import(trace: &Trace, options: &ImportOptions<'_>) -> Result<Import, Fault> {
@@ -63,7 +63,8 @@ pub(super) fn import(trace: &Trace, options: &ImportOptions<'_>) -> Result<Impor
         host_step: Micros::known(kept_spans.iter().map(|span| span.duration).reduce(f64::min).unwrap_or(0.0)),
         exchanges: vec![exchange::on_host(trace, &kept_spans)],
     };
-    let step = data_wait.map(|_| Step { data_wait, ..Step::default() });
+    let cpu = cpu_step(trace, marks, &kept_spans);
+    let step = (data_wait.is_some() || cpu.is_some()).then(|| Step { data_wait, cpu, ..Step::default() });
     let mut profile = Profile::new(workload, None, step, operations)?;
     profile.recording = Some(Recording {
         source: format!("{}, shapes only", trace.recorder.format.source()),
@@ -116,6 +117,22 @@ fn of_one_shape(
         names.join(" and ")
     ));
     chosen
+}
+
+/// Step time on the CPU; `None` if the trace has work of a device, or no marks of steps.
+fn cpu_step(trace: &Trace, marks: StepMarks, spans: &[Span]) -> Option<CpuStep> {
+    if !trace.work.is_empty() || marks == StepMarks::WholeTrace {
+        return None;
+    }
+    let mut times: Vec<Micros> = spans.iter().filter_map(|span| Micros::checked(span.duration)).collect();
+    times.sort_by(Micros::total_cmp);
+    let (low, high) = (*times.first()?, *times.last()?);
+    Some(CpuStep {
+        duration: times[(times.len() - 1) / 2],
+        duration_range: (times.len() > 1).then_some([low, high]),
+        samples: u32::try_from(times.len()).ok()?,
+        profiled: true,
+    })
 }
 
 /// Time per step that the host waits for the next batch, whose work is not part of the profile; `None` below 1 %.

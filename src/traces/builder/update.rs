@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 
 use super::nest::{makers, passes, updates};
 use crate::{Range, RangeKind, Span, Tensors, Trace};
+use habitat_base::units::Micros;
 use habitat_step::op::name;
 use habitat_step::profile::tensors::{ACCESS, INPUT_DTYPES, MEMORY_FORMAT, OUTPUT_DTYPES};
 use habitat_step::profile::{DType, Operation, Phase, Shape};
@@ -164,7 +165,10 @@ pub(super) fn with_lists(
         calls += total;
         with_lists += count;
         let name = name::with_lists(name);
-        let mut operation = Operation { name, inputs, outputs: Vec::new(), count, ..(*first).clone() };
+        let spent: Option<Micros> =
+            group.iter().map(|operation| Some(operation.cpu_time? * f64::from(operation.count))).sum();
+        let cpu_time = spent.map(|time| time * (1.0 / f64::from(count)));
+        let mut operation = Operation { name, inputs, outputs: Vec::new(), count, cpu_time, ..(*first).clone() };
         // Attributes of single tensors do not apply to the lists.
         for told in [MEMORY_FORMAT, ACCESS, INPUT_DTYPES, OUTPUT_DTYPES] {
             operation.attributes.remove(told);

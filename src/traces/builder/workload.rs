@@ -57,7 +57,14 @@ pub(super) fn workload(
         samples.filter(|found| found.parts > 1 && batch_size == Some(found.count)).map(|found| found.parts);
     let sequence_length = options.sequence_length.or_else(|| {
         if model.is_some() {
-            return found?.ok()?.length;
+            let given = found?.ok()?.length?;
+            let length = embedded(operations, given);
+            if length != given {
+                notes.push(format!(
+                    "sequence length {length}, from the tokens that the model embeds: of the {given} of its input the last is only a target"
+                ));
+            }
+            return Some(length);
         }
         let length = length(first_layer(trace, nesting, spans.first()?)?, options.batch_size)?;
         notes.push(format!("sequence length {length} from the first layer's input"));
@@ -98,6 +105,19 @@ fn mode(trace: &Trace, nesting: &Nesting) -> Mode {
     let backward = nesting.contexts.iter().any(|context| context.backward || context.accumulation)
         || trace.ranges.iter().any(|host| host.of_forward);
     if backward { Mode::Training } else { Mode::Inference }
+}
+
+/// Tokens per sample that the model computes, of `given` in its input: a wrapper that predicts the next token drops the
+/// last one before it looks up the embeddings.
+fn embedded(operations: &[Operation], given: u64) -> u64 {
+    let forward = operations.iter().filter(|operation| operation.phase == Phase::Forward);
+    let lookups = forward.filter(|operation| op::family(operation) == Family::Embedding);
+    let lengths: HashSet<u64> = lookups
+        .filter_map(|operation| operation.inputs.get(1).filter(|indices| indices.len() == 2))
+        .map(|indices| indices[1])
+        .collect();
+    let less = given.saturating_sub(1);
+    if !lengths.contains(&given) && lengths.contains(&less) { less } else { given }
 }
 
 /// Tokens per sample, from the extents of the first layer's input and the batch size, if known: PyTorch's attention
@@ -395,6 +415,21 @@ mod tests {
         let operations: Vec<Operation> = operations.iter().map(of).collect();
         let tf32 = Tf32::of(&[(Some(0), info)], &operations, told);
         (precision(&operations, tf32).unwrap().0, tf32.convolutions.is_some())
+    }
+
+    #[test]
+    fn the_sequence_is_that_of_the_embedded_tokens() {
+        let of = |phase: &str, shapes: &str| -> Operation {
+            let json = format!(r#"{{"name": "aten::embedding", "phase": "{phase}", "inputs": {shapes}}}"#);
+            serde_json::from_str(&json).unwrap()
+        };
+        let [positions, tokens, whole] = ["[[1024, 8], [1024]]", "[[256, 8], [4, 1024]]", "[[256, 8], [4, 1025]]"]
+            .map(|shapes| of("forward", shapes));
+        assert_eq!(embedded(&[positions.clone(), tokens.clone()], 1025), 1024);
+        // Some of it is embedded whole, or by another factor, or not at all.
+        assert_eq!(embedded(&[tokens.clone(), whole], 1025), 1025);
+        assert_eq!(embedded(&[of("forward", "[[256, 8], [4, 512]]")], 1025), 1025);
+        assert_eq!(embedded(&[positions, of("backward", "[[256, 8], [4, 1024]]")], 1025), 1025);
     }
 
     #[test]

@@ -44,9 +44,10 @@ pub(super) const KINDS: [Category; 8] = [
 ];
 
 /// How a part of the text ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum End {
     /// After an event or within one.
+    #[default]
     Text,
     /// After the bracket that closes the list of events.
     List,
@@ -70,7 +71,7 @@ impl Default for Extent {
 }
 
 /// Events of a part of a trace's text.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Events {
     /// Kept records, and their extent.
     pub(super) packed: Vec<u8>,
@@ -127,24 +128,6 @@ impl Strangers {
         self.timed |= other.timed;
         self.autograd |= other.autograd;
         other.categories.iter().for_each(|category| self.add(category));
-    }
-}
-
-impl Default for Events {
-    fn default() -> Self {
-        Self {
-            packed: Vec::new(),
-            extent: Extent::default(),
-            length: 0,
-            end: End::Text,
-            count: 0,
-            records: 0,
-            kept: 0,
-            bad_times: Unusable::default(),
-            malformed: Unusable::default(),
-            peak_memory: BTreeMap::new(),
-            foreign: Strangers::default(),
-        }
     }
 }
 

@@ -1,19 +1,23 @@
 //! Published training steps of language models on many GPUs (`steps.csv.gz`), each predicted from the dimensions of the
 //! model alone.
 
+mod measured;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use habitat_tui::catalog::{Catalog, GpuSpec};
 use habitat_tui::cli::CliError;
-use habitat_tui::decoder::{Decoder, Experts, Recompute, StepOf};
+use habitat_tui::decoder::{Decoder, Experts, Loss, Recompute, StepOf};
 use habitat_tui::predict::learned::Models;
 use habitat_tui::predict::memory::Share;
-use habitat_tui::predict::scale::{Layout, MicroBatch, ModelParallel, Network, optimizer_step};
-use habitat_tui::predict::{Options, Precision, Sharding, predict};
+use habitat_tui::predict::scale::{
+    Factors, Layout, LayoutFactors, MicroBatch, ModelParallel, Network, ScaleError, ScaledStep, optimizer_step,
+};
+use habitat_tui::predict::{Fits, Options, Precision, Prediction, Sharding, Workload, predict};
 use habitat_tui::store::{Limit, bundled, read_text};
-use habitat_tui::units::{Bytes, GIB, Range};
+use habitat_tui::units::{Bytes, GIB, Micros, Range};
 use serde::Deserialize;
 
 use super::tally::{Evaluation, Groups, Predicted};
@@ -58,11 +62,18 @@ struct Row {
     task: String,
     step_s: Option<f64>,
     mem_gib: Option<f64>,
+    notes: String,
 }
 
 /// Published programs whose element-wise operations are not fused.
 const EAGER: [&str; 7] =
     ["llm-foundry", "fms-fsdp", "vtrain-single", "vtrain-multi", "narayanan2021", "korthikanti2022", "mt-nlg"];
+/// Sources of NVIDIA's recipes for speed, whose gradients add up in 16 bits (`grad_reduce_in_fp32 = False` in `NeMo` 2.3,
+/// `nemo/collections/llm/recipes/llama3_8b.py`).
+const NARROW: [&str; 3] = ["nemo", "dgxc-benchmarking", "megatron-bridge"];
+/// Sources of `PyTorch`'s own loss; the rest has Megatron-LM's, but for `llm-foundry`, whose default is a fused one
+/// (`fused_crossentropy` in `llmfoundry/models/mpt/modeling_mpt.py`).
+const PLAIN: [&str; 2] = ["torchtitan", "fms-fsdp"];
 /// Network of the machines with a GPU, if the source does not name it, in Gbit/s per GPU: 200 to Ampere, 400 after.
 const NETWORK: [f64; 2] = [200.0, 400.0];
 
@@ -103,12 +114,35 @@ impl Row {
             length: self.seq,
             recompute: match self.recompute.as_str() {
                 "full" => Recompute::Full,
+                "selective" if self.source == "torchtitan" => Recompute::Operators,
                 "selective" => Recompute::Selective,
                 _ => Recompute::None,
             },
             is_fused: self.attention == "flash",
             is_compiled: !EAGER.contains(&self.source.as_str()),
+            loss: match self.source.as_str() {
+                "llm-foundry" => Loss::Fused,
+                source if PLAIN.contains(&source) || self.is_jax() => Loss::Plain,
+                _ => Loss::InPlace,
+            },
+            has_narrow_gradients: NARROW.contains(&self.source.as_str()) && !self.is_jax(),
         }
+    }
+
+    fn is_jax(&self) -> bool {
+        ["MaxText", "PaxML"].iter().any(|program| self.software.contains(program))
+    }
+
+    /// Whether the source says which activations are kept. `fms-fsdp` repeats a share of the layers, which it does not name.
+    fn names_activations(&self) -> bool {
+        let is_share = self.source == "fms-fsdp" && self.recompute == "selective";
+        !is_share && !self.notes.contains("recomputation not stated")
+    }
+
+    /// Model and sequences whose layouts ran on the same machines, with the same program.
+    fn of_machine(&self) -> String {
+        let Self { source, gpu, software, model, precision, layers, seq, .. } = self;
+        format!("{source}, {gpu}, {software}, {model}, {precision}, {layers:?} layers, {seq} tokens")
     }
 
     fn layout(&self, gpu: &GpuSpec) -> Layout {
@@ -117,6 +151,7 @@ impl Row {
         Layout {
             machines: self.gpus.div_ceil(gpus),
             gpus,
+            cpus: None,
             network: Network::Rate(self.network_gbit_node.unwrap_or(each * f64::from(gpus))),
             sharding: match self.sharding.as_str() {
                 "zero1" => Sharding::Zero1,
@@ -130,6 +165,7 @@ impl Row {
                 context: self.cp.unwrap_or(1),
                 chunks: self.vpp.unwrap_or(1).max(1),
                 expert: self.ep.unwrap_or(1).max(1),
+                recompute: false,
             },
         }
     }
@@ -184,13 +220,16 @@ pub(super) fn evaluate(dir: &Path, catalog: &Catalog, models: &ModelsByGpu) -> R
         rows.push(row.map_err(CliError::other)?);
     }
     let (mut groups, mut left_out, mut widths) = (Groups::default(), 0, Vec::new());
+    let (mut refusals, mut runs) = (Refusals::default(), measured::Runs::default());
     let (mut jobs, mut by_work) = (Jobs::default(), Vec::new());
     for row in &rows {
         let found = one(row, catalog, models.shipped.as_ref())?;
-        let (Some(Found { step: Range { low, mid, high }, memory }), Some(measured)) = (found, row.step_s) else {
+        let (Some(found), Some(measured)) = (found, row.step_s) else {
             left_out += 1;
             continue;
         };
+        let Range { low, mid, high } = found.step.step.range.map(Micros::get);
+        refusals.add(row, found.fits);
         let label = || {
             let Row { id, model, gpus, gpu, tp, pp, software, .. } = row;
             format!("{id}: {model} on {gpus} {gpu}, tensor {tp}, pipeline {pp}, {} ({software})", row.precision)
@@ -198,10 +237,10 @@ pub(super) fn evaluate(dir: &Path, catalog: &Catalog, models: &ModelsByGpu) -> R
         let predicted = Predicted { mid: mid / 1e6, range: Some([low / 1e6, high / 1e6]) };
         jobs.add(row, predicted.mid, measured);
         by_work.extend(row.work(catalog).map(|seconds| (row, seconds, measured)));
-        if let Some((memory, measured)) = memory.zip(row.mem_gib) {
+        if let Some((memory, measured)) = found.memory.zip(row.mem_gib) {
             let [least, most] = memory.map(|bytes| bytes.get() / GIB);
-            let predicted = Predicted { mid: least, range: Some([least, most]) };
-            let group = format!("least memory of a GPU, {}, {} recomputation", row.source, row.recompute);
+            let predicted = Predicted { mid: f64::midpoint(least, most), range: Some([least, most]) };
+            let group = format!("memory of a GPU, {}, {} recomputation", row.source, row.recompute);
             groups.add(&group, "layout", predicted, measured, &label);
         }
         if row.source != "vtrain-single" {
@@ -210,7 +249,9 @@ pub(super) fn evaluate(dir: &Path, catalog: &Catalog, models: &ModelsByGpu) -> R
         for group in row.groups() {
             groups.add(&group, "layout", predicted, measured, &label);
         }
+        runs.add(row, found, measured)?;
     }
+    runs.evaluate(&mut groups)?;
     // One share of the peak for each precision and program.
     let mut shares: BTreeMap<(&str, &str), Vec<f64>> = BTreeMap::new();
     for (row, seconds, measured) in &by_work {
@@ -226,6 +267,7 @@ pub(super) fn evaluate(dir: &Path, catalog: &Catalog, models: &ModelsByGpu) -> R
     }
     let median = median(widths);
     let mut notes = jobs.notes();
+    notes.extend(refusals.notes());
     notes.extend([
         format!(
             "{left_out} rows left out: other kinds of models, fine-tuning of adapters, GPUs that are not in the catalog, or no time"
@@ -308,10 +350,74 @@ fn rank_correlation(rows: &[[f64; 2]]) -> f64 {
     product(0, 1) / (product(0, 0) * product(1, 1)).sqrt().max(f64::MIN_POSITIVE)
 }
 
-/// Predicted step of a row, in microseconds, and memory of a GPU: least and most.
+/// Verdicts on the memory of jobs that ran: all, refused, and unsure, by source, sharding, recomputation and precision.
+#[derive(Default)]
+struct Refusals {
+    by_kind: BTreeMap<String, [usize; 3]>,
+    refused: Vec<String>,
+}
+
+impl Refusals {
+    fn add(&mut self, row: &Row, fits: Fits) {
+        if !row.names_activations() {
+            return;
+        }
+        let Row { source, sharding, recompute, precision, .. } = row;
+        let kind = format!("{source}, {sharding}, {recompute} recomputation, {precision}");
+        let counts = self.by_kind.entry(kind).or_default();
+        counts[0] += 1;
+        counts[1] += usize::from(fits == Fits::No);
+        counts[2] += usize::from(fits == Fits::Unknown);
+        self.refused.extend((fits == Fits::No).then(|| row.id.clone()));
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let sum = |place: usize| self.by_kind.values().map(|counts| counts[place]).sum::<usize>();
+        let (all, refused, unsure) = (sum(0), sum(1), sum(2));
+        let mut notes = vec![format!(
+            "{refused} of {all} jobs that ran ({:.1} %) are predicted not to fit, {unsure} may fit: {}",
+            refused as f64 / all.max(1) as f64 * 100.0,
+            self.refused.join(", ")
+        )];
+        let line = |(kind, [all, refused, unsure]): (&String, &[usize; 3])| {
+            format!("memory of {all} jobs, {kind}: {refused} refused, {unsure} may fit")
+        };
+        notes.extend(self.by_kind.iter().filter(|(_, counts)| counts[1] + counts[2] > 0).map(line));
+        notes
+    }
+}
+
+/// Predicted step of a row, and memory of a GPU: least and most.
 struct Found {
-    step: Range<f64>,
+    step: ScaledStep,
     memory: Option<[Bytes; 2]>,
+    fits: Fits,
+    /// What the step is predicted from.
+    of: Job,
+}
+
+/// A micro-batch on one GPU, and how it is divided.
+struct Job {
+    prediction: Prediction,
+    workload: Workload,
+    layout: Layout,
+    batch: u64,
+    batches: u64,
+}
+
+impl Job {
+    fn step(&self, layouts: Option<LayoutFactors>) -> Result<ScaledStep, ScaleError> {
+        let step = self.prediction.planning_step();
+        let micro = MicroBatch {
+            step: &step,
+            update: self.prediction.update(),
+            batch: Some(self.batch),
+            model: self.prediction.transformer.as_ref(),
+            data: None,
+        };
+        let factors = Factors { scaling: None, layouts };
+        optimizer_step(&micro, &self.prediction.gpu, &self.layout, &self.workload, factors, self.batches)
+    }
 }
 
 /// Predicted step of a row; `None` for rows that are left out.
@@ -327,24 +433,18 @@ fn one(row: &Row, catalog: &Catalog, models: Option<&Arc<Models>>) -> Result<Opt
         ..Options::default()
     };
     let answer = predict(&profile, catalog, &options).map_err(CliError::other)?;
-    let Some(prediction) = answer.predictions.first() else { return Ok(None) };
+    let Some(prediction) = answer.predictions.into_iter().next() else { return Ok(None) };
     let layout = row.layout(gpu);
-    let step = prediction.planning_step();
-    let micro = MicroBatch {
-        step: &step,
-        update: prediction.update(),
-        batch: Some(row.mbs),
-        model: prediction.transformer.as_ref(),
-    };
     let batches = (row.gbs / (row.mbs * u64::from(layout.replicas().max(1)))).max(1);
-    let Ok(scaled) = optimizer_step(&micro, &prediction.gpu, &layout, &answer.workload, None, batches) else {
-        return Ok(None);
-    };
-    let Range { low, mid, high } = scaled.step.range;
-    let share = Share::new(&layout, batches, micro.model, answer.workload.parameter_count);
-    let memory = prediction.memory.on_replica(layout.sharding, &share);
-    let memory = memory.needed.zip(memory.at_most).map(|(least, most)| [least, most]);
-    Ok(Some(Found { step: Range { low: low.get(), mid: mid.get(), high: high.get() }, memory }))
+    let of = Job { prediction, workload: answer.workload, layout, batch: row.mbs, batches };
+    let Ok(step) = of.step(None) else { return Ok(None) };
+    let model = of.prediction.transformer.as_ref();
+    let share = Share::new(&layout, [row.mbs, batches], model, of.workload.parameter_count);
+    let memory = of.prediction.memory.on_replica(layout.sharding, &share);
+    // Published are peaks of the allocator, without the process.
+    let of_allocator = |bytes: Bytes| bytes.checked_sub(memory.process).unwrap_or_default();
+    let ends = memory.needed.zip(memory.at_most).map(|(least, most)| [least, most].map(of_allocator));
+    Ok(Some(Found { step, memory: ends, fits: memory.fits, of }))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::path::Path;
 use habitat_tui::catalog::Catalog;
 use habitat_tui::cli::CliError;
 use habitat_tui::predict::rate::Rates;
-use habitat_tui::predict::scale::{Layout, MicroBatch, ModelParallel, Network, optimizer_step};
+use habitat_tui::predict::scale::{Factors, Layout, MicroBatch, Network, optimizer_step};
 use habitat_tui::predict::{Estimate, GpuFacts, Method, Precision, Sharding};
 use habitat_tui::profile::{Mode, Workload};
 use habitat_tui::units::{Micros, Range};
@@ -64,11 +64,10 @@ fn pair(line: &str, catalog: &Catalog) -> Option<Pair> {
 
 impl Pair {
     fn on(&self, machines: u32, network: Network, single: Micros) -> Result<Range<Micros>, CliError> {
-        let layout =
-            Layout { machines, gpus: self.gpus, network, sharding: Sharding::Zero3, parallel: ModelParallel::NONE };
+        let layout = Layout { machines, network, sharding: Sharding::Zero3, ..Layout::one_machine(self.gpus) };
         let single = Estimate::with_band(single, 0.0, Method::Measured);
-        let one = MicroBatch { step: &single, update: Micros::ZERO, batch: None, model: None };
-        let scaled = optimizer_step(&one, &self.gpu, &layout, &self.workload, None, 1);
+        let one = MicroBatch { step: &single, update: Micros::ZERO, batch: None, model: None, data: None };
+        let scaled = optimizer_step(&one, &self.gpu, &layout, &self.workload, Factors::default(), 1);
         Ok(scaled.map_err(CliError::other)?.step.range)
     }
 

@@ -68,8 +68,13 @@ pub(super) fn as_shipped(file: &Path, catalog: &Catalog) -> Result<Evaluation, C
     let mut groups = Groups::default();
     for step in &steps {
         let (name, what) = (&step.profile.workload.name, kind(step));
-        let groups_of =
-            [format!("{what}, {}", step.source), format!("{what}: {}", step.family), format!("{name} on {}", step.gpu)];
+        let groups_of = [
+            format!("{what}, {}", step.source),
+            format!("{what}: {}", step.family),
+            format!("{what} → {}", step.gpu),
+            format!("{what} → {}: {}", step.gpu, step.network),
+            format!("{name} on {}", step.gpu),
+        ];
         for (method, choice) in [("learned", MethodChoice::Learned), ("roofline", MethodChoice::Roofline)] {
             let predicted = judge.predict(step, efficiency, choice)?;
             let label = || format!("{name}: {:.3} of {:.3} ms", predicted.mid, step.time.as_millis());

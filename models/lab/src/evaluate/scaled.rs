@@ -39,7 +39,7 @@ pub(super) fn evaluate(dir: &Path, catalog: &Catalog, models: &ModelsByGpu) -> R
                 left_out += 1;
                 continue;
             };
-            let step = shapes.step(0, known);
+            let (step, _) = shapes.step(0, known);
             let (ranged, wide) = with_scaling_range(&step, recorded, batch);
             let label = || format!("{} {}, {recorded} → {batch}, {gpu}", from.workload.name, from.workload.mode);
             let factor = batch as f64 / recorded as f64;

@@ -7,7 +7,7 @@ use std::path::Path;
 use habitat_tui::catalog::Catalog;
 use habitat_tui::cli::CliError;
 use habitat_tui::predict::rate::Rates;
-use habitat_tui::predict::scale::{Layout, Link, MicroBatch, optimizer_step, scaling_factor};
+use habitat_tui::predict::scale::{Factors, Layout, MicroBatch, optimizer_step, scaling_factor};
 use habitat_tui::predict::{Estimate, GpuFacts, Method};
 use habitat_tui::profile::Workload;
 use habitat_tui::store::{Limit, read_text};
@@ -23,7 +23,6 @@ struct Pair {
     /// Network, GPU, precision and batch.
     job: String,
     gpu: GpuFacts,
-    link: Link,
     gpus: u32,
     workload: Workload,
     on_one: Micros,
@@ -54,7 +53,6 @@ fn pair(line: &str, catalog: &Catalog) -> Option<Pair> {
         network: network.to_owned(),
         job: format!("{source} {network} {gpu} {precision} {batch} {on_one}"),
         gpu: GpuFacts::new(&Rates::from(spec)),
-        link: Link::new(spec),
         gpus: gpus.parse().ok()?,
         workload: machines::training(network, parameters, None)?,
         on_one: millis(on_one)?,
@@ -78,7 +76,7 @@ pub(super) fn evaluate(file: &Path, catalog: &Catalog) -> Result<Evaluation, Cli
         let label = || format!("{} on {} × {}", pair.network, pair.gpus, pair.gpu.slug);
         let fit = if pair.fitted { "pairs fitted to" } else { "pairs not fitted to" };
         let known = twos.get(&*pair.job).filter(|_| pair.gpus > 2);
-        let factor = known.map(|two| scaling_factor([two.on_one, two.on_several], two.link, 2, &two.workload));
+        let factor = known.map(|two| scaling_factor([two.on_one, two.on_several], &two.gpu, 2, &two.workload));
         let factor = factor.transpose().map_err(CliError::other)?;
         for group in [
             fit.to_owned(),
@@ -91,9 +89,16 @@ pub(super) fn evaluate(file: &Path, catalog: &Catalog) -> Result<Evaluation, Cli
                 groups.add(&group, method, predicted, 1.0 / pair.on_several.get(), &label);
             };
             let scaled = |factor| -> Result<Predicted, CliError> {
-                let one = MicroBatch { step: &single, update: Micros::ZERO, batch: None, model: None };
+                let one = MicroBatch { step: &single, update: Micros::ZERO, batch: None, model: None, data: None };
                 let layout = Layout::one_machine(pair.gpus);
-                let scaled = optimizer_step(&one, &pair.gpu, &layout, &pair.workload, factor, 1);
+                let scaled = optimizer_step(
+                    &one,
+                    &pair.gpu,
+                    &layout,
+                    &pair.workload,
+                    Factors { scaling: factor, layouts: None },
+                    1,
+                );
                 let range = scaled.map_err(CliError::other)?.step.range;
                 let ends = [1.0 / range.high.get(), 1.0 / range.low.get()];
                 Ok(Predicted { mid: 1.0 / range.mid.get(), range: Some(ends) })

@@ -6,6 +6,7 @@
 //! machine on demand does so when the time left is what that needs for the work left.
 
 mod policies;
+mod zones;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -268,7 +269,8 @@ pub(super) fn evaluate(file: &Path, catalog: &Catalog) -> Result<Vec<Evaluation>
     }
     let protocol = "plans at high confidence for a machine at 1 $/h on demand and 0.3 on spot, started every 3 hours of each trace; of those with a spot part, the share that ended by the deadline";
     let by_trace = Evaluation::new(protocol.to_owned(), Vec::new(), table, &rows);
-    Ok(vec![by_trace, summed(&rows), policies::evaluate(&traces)])
+    let by_zone = zones::evaluate(&traces, &predictions, &prices)?;
+    Ok(vec![by_trace, summed(&rows), policies::evaluate(&traces), by_zone])
 }
 
 /// A cell; a dash where there is no value.

@@ -32,6 +32,8 @@ impl Predicted {
 #[derive(Debug, Default)]
 struct Errors {
     relative: Vec<f64>,
+    /// Predicted over measured.
+    ratios: Vec<f64>,
     /// Predictions with a range, and those whose range has the measured value.
     ranges: usize,
     inside: usize,
@@ -52,6 +54,8 @@ struct Row {
     median_absolute_error: f64,
     p90_absolute_error: f64,
     worst_absolute_error: f64,
+    /// Median of predicted over measured.
+    median_ratio: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     worst: Option<String>,
     /// Share of the measured times that lie in the predicted range, where there is one.
@@ -78,6 +82,7 @@ impl Groups {
         }
         let Some(errors) = methods.get_mut(method) else { return };
         let error = (predicted.mid / measured - 1.0).abs();
+        errors.ratios.push(predicted.mid / measured);
         errors.relative.push(error);
         if let Some([low, high]) = predicted.range {
             errors.ranges += 1;
@@ -105,6 +110,7 @@ impl Groups {
             Column::number("median", "median_absolute_error"),
             Column::number("90 %", "p90_absolute_error"),
             Column::number("worst", "worst_absolute_error"),
+            Column::number("ratio", "median_ratio"),
             Column::number("in range", "coverage"),
             Column::text("worst at", "worst"),
         ]);
@@ -117,6 +123,7 @@ impl Groups {
                 percent(row.median_absolute_error),
                 percent(row.p90_absolute_error),
                 percent(row.worst_absolute_error),
+                Cell::new(format!("{:.2}", row.median_ratio), row.median_ratio),
                 Cell::maybe(row.coverage, percent),
                 Cell::maybe(row.worst.as_ref(), Cell::text),
             ]);
@@ -126,8 +133,9 @@ impl Groups {
 }
 
 fn row(group: String, method: String, errors: Errors) -> Row {
-    let Errors { relative: mut sorted, ranges, inside, worst } = errors;
+    let Errors { relative: mut sorted, mut ratios, ranges, inside, worst } = errors;
     sorted.sort_by(f64::total_cmp);
+    ratios.sort_by(f64::total_cmp);
     let at = |share: f64| sorted[((sorted.len() - 1) as f64 * share).round() as usize];
     Row {
         group,
@@ -137,6 +145,7 @@ fn row(group: String, method: String, errors: Errors) -> Row {
         median_absolute_error: at(0.5),
         p90_absolute_error: at(0.9),
         worst_absolute_error: at(1.0),
+        median_ratio: ratios[(ratios.len() - 1) / 2],
         worst: worst.map(|(_, label)| label),
         coverage: (ranges > 0).then(|| inside as f64 / ranges as f64),
     }

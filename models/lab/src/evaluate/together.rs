@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use habitat_tui::cli::CliError;
 use habitat_tui::op::Primitive;
 use habitat_tui::predict::decoded::Decoded;
-use habitat_tui::predict::host::{LAUNCH_US, with_host};
 use habitat_tui::predict::learned::{EFFICIENCY_WEIGHT, LearnedTime};
 use habitat_tui::predict::rate::Rates;
 
 use super::judge::Judge;
 use super::tally::{Evaluation, Groups, Predicted};
 use crate::learn::efficiency::folds::{Folds, is_iteration, median_of_others};
+use crate::learn::host::{LAUNCH_US, with_host};
 use crate::published::PublishedStep;
 
 /// Weights of the efficiency model that are tried where the best is looked for, in equal steps from 0 to 1.

@@ -130,7 +130,7 @@ fn card(data: &Data, folds: &Folds, evaluations: &[Evaluation]) -> Result<Vec<u8
     writeln!(
         card,
         "\n## Limits\n\n\
-         - No step on an AMD GPU or in FP8, two through `torch.compile`: wider ranges.\n\
+         - No step in FP8, two through `torch.compile`: wider ranges. AMD GPUs have [terms of their own](amd.md).\n\
          - Most steps in FP16 ran on an RTX 3090 or 5090; all inference steps are image networks. BF16 ran on\n  \
            an H100 and an H200 alone.\n\
          - Old releases of PyTorch and steps by other frameworks take longer than predicted.\n\

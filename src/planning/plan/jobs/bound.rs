@@ -9,17 +9,24 @@
 //! where each job chooses its cheapest way at these prices (Lagrangian relaxation; Fisher 1981). The prices follow the
 //! subgradient. Any prices give a valid bound; the best ones give that of the linear relaxation. If the bound without
 //! the costs is above 0, the jobs need more than there is, and no plan exists.
+//!
+//! A job that may end late, at a price, uses at least a·max(0, h − max(0, e − u)) of the amount until the time u if it
+//! ends at e. Its share of the sum is then the minimum over e too, which is at the soonest end, at a deadline that it
+//! may miss, or at u + h for some u. With a price V of each hour until all jobs have ended, the sum has V·T, and only
+//! ways that can end by T count; the bound is the minimum over T.
 
 use super::super::assignment::Way;
 use super::super::problem::SAME;
 use super::super::{Quota, SharedLimit};
-use super::schedule::{Preference, Tasks};
+use super::schedule::{Preference, Task, Tasks};
 
 /// Iterations of the subgradient, and those without a better bound after which the step is halved.
 const ITERATIONS: usize = 200;
 const STUCK: usize = 8;
 /// Maximum numbers of times at which rows begin and end, and of rows.
 const MOST_TIMES: usize = 12;
+/// Times of a schedule at which rows end if time has a price.
+const ENDS: u32 = 8;
 const MOST_ROWS: usize = 240;
 /// Smallest share by which the need exceeds the amounts to be a proof, beyond rounding.
 const PROOF: f64 = 1e-6;
@@ -43,7 +50,7 @@ pub(super) struct Overload {
     pub(super) jobs: usize,
     /// Latest of their deadlines; infinite without one.
     pub(super) until: f64,
-    /// Their need at least, as a multiple of what the limits provide.
+    /// Their least need, as a multiple of the amount that the limits provide.
     pub(super) times: f64,
 }
 
@@ -60,9 +67,9 @@ pub(super) struct Relaxed<'a> {
 }
 
 impl<'a> Relaxed<'a> {
-    /// Relaxation of a problem, at prices of 0.
-    pub(super) fn new(tasks: &'a Tasks) -> Self {
-        let rows = rows(tasks);
+    /// Relaxation of a problem, at prices of 0. `last`: an estimate of the last end.
+    pub(super) fn new(tasks: &'a Tasks, last: f64) -> Self {
+        let rows = rows(tasks, last);
         let mut rows_of = vec![Vec::new(); tasks.jobs.len()];
         for (row, of) in rows.iter().enumerate() {
             for job in &of.jobs {
@@ -70,7 +77,7 @@ impl<'a> Relaxed<'a> {
             }
         }
         let prices = vec![0.0; rows.len()];
-        Self { tasks, rows, rows_of, prices, bound: tasks.cheapest_each() }
+        Self { tasks, rows, rows_of, prices, bound: tasks.least_each().max(tasks.busy()) }
     }
 
     /// Raises the bound, given the cost of a plan or an estimate of it.
@@ -147,7 +154,13 @@ impl<'a> Relaxed<'a> {
         let mut limits: Vec<usize> = rows.iter().map(|row| row.limit).collect();
         limits.sort_unstable();
         limits.dedup();
-        let mut jobs: Vec<usize> = rows.iter().flat_map(|row| &row.jobs).copied().collect();
+        // Jobs that may end later are not due.
+        let is_due = |row: &Row, job: usize| {
+            let task = &self.tasks.jobs[job];
+            task.rates.is_empty() || task.due <= row.until
+        };
+        let all = rows.iter().flat_map(|row| row.jobs.iter().copied().filter(|job| is_due(row, *job)));
+        let mut jobs: Vec<usize> = all.collect();
         jobs.sort_unstable();
         jobs.dedup();
         let until = rows.iter().map(|row| row.until).fold(0.0, f64::max);
@@ -157,7 +170,7 @@ impl<'a> Relaxed<'a> {
     /// Ways by cost plus the price of what they use.
     pub(super) fn preference(&self) -> Preference {
         let prices = self.prices_of_limits(&self.prices);
-        self.tasks.by_price(|job, way| self.price(way, &prices[job], 1.0))
+        self.tasks.by_price(|job, way| self.price(&self.tasks.jobs[job], way, &prices[job], 1.0).0)
     }
 
     /// Bound at these prices, with the costs times a factor; and the excess of each row as a share of what it provides.
@@ -165,49 +178,131 @@ impl<'a> Relaxed<'a> {
         let mut bound = -prices.iter().sum::<f64>();
         let mut excess = vec![-1.0; self.rows.len()];
         let of_limits = self.prices_of_limits(prices);
+        let hour_value = costs * self.tasks.hour_value;
+        let by = if hour_value > 0.0 { self.horizon(&of_limits, costs) } else { f64::INFINITY };
+        if by.is_finite() {
+            bound += hour_value * by;
+        }
         for (job, task) in self.tasks.jobs.iter().enumerate() {
-            let ways = task.ways.iter().map(|way| (self.price(way, &of_limits[job], costs), way));
-            let Some((price, way)) = ways.min_by(|a, b| a.0.total_cmp(&b.0)) else { continue };
+            let ways = task.ways.iter().filter(|way| task.earliest + way.hours <= by);
+            let ways = ways.map(|way| (self.price(task, way, &of_limits[job], costs), way));
+            let Some(((price, end), way)) = ways.min_by(|a, b| a.0.0.total_cmp(&b.0.0)) else { continue };
             bound += price;
             for row in &self.rows_of[job] {
                 let of = &self.rows[*row];
-                let used = way.uses.iter().filter(|(limit, _)| *limit == of.limit);
-                let used: f64 = used.map(|(limit, amount)| amount * self.tasks.hours(*limit, way.hours)).sum();
-                excess[*row] += used / of.most;
+                excess[*row] += self.used(task, way, (of.limit, of.until), end) / of.most;
             }
         }
         (bound, excess)
     }
 
+    /// Time of the last end with the lowest bound: the dollars until then, and those of the ways that can end by then.
+    fn horizon(&self, of_limits: &[Vec<Priced>], costs: f64) -> f64 {
+        let mut ends: Vec<(f64, usize, f64)> = Vec::new();
+        for (job, task) in self.tasks.jobs.iter().enumerate() {
+            let end = |way: &Way| (task.earliest + way.hours, job, self.price(task, way, &of_limits[job], costs).0);
+            ends.extend(task.ways.iter().map(end));
+        }
+        ends.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut least = vec![f64::INFINITY; self.tasks.jobs.len()];
+        let (mut open, mut sum, mut best) = (least.len(), 0.0, (f64::INFINITY, f64::INFINITY));
+        for (end, job, price) in ends {
+            if least[job].is_infinite() {
+                open -= 1;
+                sum += price;
+                least[job] = price;
+            } else if price < least[job] {
+                sum += price - least[job];
+                least[job] = price;
+            }
+            let all = sum + costs * self.tasks.hour_value * end;
+            if open == 0 && all < best.0 {
+                best = (all, end);
+            }
+        }
+        best.1
+    }
+
     /// Price of one unit of each limit for each job, of the limits that have one.
-    fn prices_of_limits(&self, prices: &[f64]) -> Vec<Vec<(usize, f64)>> {
-        let of_job = |rows: &Vec<usize>| {
-            let mut of_limits: Vec<(usize, f64)> = Vec::new();
+    fn prices_of_limits(&self, prices: &[f64]) -> Vec<Vec<Priced>> {
+        let of_job = |(rows, task): (&Vec<usize>, &Task)| {
+            let mut of_limits: Vec<Priced> = Vec::new();
             for row in rows.iter().filter(|row| prices[**row] > 0.0) {
-                let (limit, price) = (self.rows[*row].limit, prices[*row] / self.rows[*row].most);
-                match of_limits.iter_mut().find(|(other, _)| *other == limit) {
-                    Some(known) => known.1 += price,
-                    None => of_limits.push((limit, price)),
+                let of = &self.rows[*row];
+                // Only jobs that may end late can end after the row.
+                let until = if task.rates.is_empty() { f64::INFINITY } else { of.until };
+                let price = prices[*row] / of.most;
+                match of_limits.iter_mut().find(|other| (other.limit, other.until) == (of.limit, until)) {
+                    Some(known) => known.price += price,
+                    None => of_limits.push(Priced { limit: of.limit, until, price }),
                 }
             }
             of_limits
         };
-        self.rows_of.iter().map(of_job).collect()
+        self.rows_of.iter().zip(&self.tasks.jobs).map(of_job).collect()
     }
 
-    fn price(&self, way: &Way, prices: &[(usize, f64)], costs: f64) -> f64 {
-        let of = |(limit, price): &(usize, f64)| {
-            let used: f64 = way.uses.iter().filter(|(own, _)| own == limit).map(|(_, amount)| amount).sum();
-            price * used * self.tasks.hours(*limit, way.hours)
+    /// Fewest dollars of a way with its time and what it uses, and the end that has them.
+    fn price(&self, task: &Task, way: &Way, prices: &[Priced], costs: f64) -> (f64, f64) {
+        let at = |end: f64| {
+            let used = |of: &Priced| of.price * self.used(task, way, (of.limit, of.until), end);
+            (costs * (way.cost + task.time_cost(end)) + prices.iter().map(used).sum::<f64>(), end)
         };
-        costs * way.cost + prices.iter().map(of).sum::<f64>()
+        let soonest = task.earliest + way.hours;
+        let best = at(soonest);
+        if task.rates.is_empty() || !self.tasks.wait {
+            return best;
+        }
+        let after = prices.iter().map(|of| of.until + way.hours);
+        let ends = after.chain(task.rates.iter().map(|rate| rate.from)).filter(|end| end.is_finite());
+        let ends = ends.map(|end| end.min(task.due)).filter(|end| *end > soonest);
+        ends.map(at).fold(best, |a, b| if b.0 < a.0 { b } else { a })
     }
+
+    /// Least use of a limit until a time, if the job ends at `end`.
+    fn used(&self, task: &Task, way: &Way, (limit, until): (usize, f64), end: f64) -> f64 {
+        let used = way.uses.iter().filter(|(own, _)| *own == limit).map(|(_, amount)| amount).sum::<f64>();
+        if used <= 0.0 {
+            return 0.0;
+        }
+        let hours = self.tasks.hours(limit, way.hours);
+        if task.rates.is_empty() || !self.tasks.wait || self.tasks.limits[limit].span().is_none() {
+            return used * hours;
+        }
+        used * (hours - (end - until).max(0.0)).max(0.0)
+    }
+}
+
+/// Price of one unit of a limit until a time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Priced {
+    limit: usize,
+    until: f64,
+    price: f64,
 }
 
 impl Tasks {
     /// Hours that count for a limit: one for a budget, and if all jobs start together.
     fn hours(&self, limit: usize, hours: f64) -> f64 {
         if self.wait && self.limits[limit].span().is_some() { hours } else { 1.0 }
+    }
+
+    /// Fewest dollars if some limit is in use until the last end: each of its units then costs its share of the hour.
+    fn busy(&self) -> f64 {
+        let lasts = |limit: &usize| self.limits[*limit].span() == Some([0.0, f64::INFINITY]);
+        let limits = (0..self.limits.len()).filter(|limit| self.hour_value > 0.0 && self.wait && lasts(limit));
+        let least = |limit: usize| -> f64 {
+            let share = self.hour_value / self.most[limit];
+            let of_way = |task: &Task, way: &Way| {
+                let used: f64 = way.uses.iter().filter(|(own, _)| *own == limit).map(|(_, amount)| amount).sum();
+                way.cost
+                    + task.time_cost(task.earliest + way.hours)
+                    + if used > 0.0 { share * used * way.hours } else { 0.0 }
+            };
+            let of_task = |task: &Task| task.ways.iter().map(|way| of_way(task, way)).fold(f64::INFINITY, f64::min);
+            self.jobs.iter().map(of_task).sum()
+        };
+        limits.map(least).filter(|least| least.is_finite()).fold(0.0, f64::max)
     }
 
     /// Amount of a limit times hours between two times; infinite if it does not apply all the time. Quotas for the same
@@ -252,7 +347,7 @@ impl SharedLimit {
 }
 
 /// Rows that may bind, tightest first: for each limit, from each earliest start to each deadline.
-fn rows(tasks: &Tasks) -> Vec<Row> {
+fn rows(tasks: &Tasks, last: f64) -> Vec<Row> {
     let some = |mut times: Vec<f64>| {
         times.sort_by(f64::total_cmp);
         times.dedup();
@@ -261,7 +356,12 @@ fn rows(tasks: &Tasks) -> Vec<Row> {
         times.into_iter().rev().step_by(every).collect::<Vec<f64>>()
     };
     let from = some(tasks.jobs.iter().map(|task| task.earliest).chain([0.0]).collect());
-    let until = some(tasks.jobs.iter().map(|task| task.due).collect());
+    let rates = || tasks.jobs.iter().flat_map(|task| &task.rates);
+    let soft = rates().map(|rate| rate.from).filter(|from| *from > 0.0);
+    let ends = (1..=ENDS)
+        .map(|end| last * f64::from(end) / f64::from(ENDS))
+        .filter(|end| *end > 0.0 && rates().next().is_some());
+    let until = some(tasks.jobs.iter().map(|task| task.due).chain(soft).chain(ends).collect());
     let mut rows = Vec::new();
     for (limit, of) in tasks.limits.iter().enumerate() {
         let spans: Vec<[f64; 2]> = if of.span().is_none() || !tasks.wait {
@@ -283,7 +383,10 @@ fn rows(tasks: &Tasks) -> Vec<Row> {
             let provided = if of.span().is_none() { tasks.most[limit] } else { tasks.provided(limit, [from, until]) };
             let is_inside = |job: &usize| {
                 let task = &tasks.jobs[*job];
-                most[*job] > 0.0 && (!tasks.wait || of.span().is_none() || (from <= task.earliest && task.due <= until))
+                most[*job] > 0.0
+                    && (!tasks.wait
+                        || of.span().is_none()
+                        || (from <= task.earliest && (task.due <= until || !task.rates.is_empty())))
             };
             let jobs: Vec<usize> = (0..tasks.jobs.len()).filter(is_inside).collect();
             let needed: f64 = jobs.iter().map(|job| most[*job]).sum();

@@ -4,7 +4,7 @@
 use super::super::check::{CheckError, Rows, Taken, added, check_footprint, check_rows, compare, numbers};
 use super::super::{Confidence, PlanStatus, Use};
 use super::{Aim, JobsPlan, PlannedJob};
-use crate::pricing::{Market, Offer, Tier, region};
+use crate::pricing::{Offer, region};
 use habitat_base::units::Hours;
 
 /// Relative difference allowed.
@@ -37,7 +37,8 @@ pub fn check(plan: &JobsPlan) -> Result<(), CheckError> {
             *sum = [sum[0] + own[0], sum[1] + own[1], sum[2] + own[2]];
         }
         let finish = if plan.shared.confidence == Confidence::High { job.end.high } else { job.end.mid }.get();
-        let deadlines = [job.deadline, plan.shared.deadline];
+        let shared = plan.shared.deadline.filter(|_| plan.shared.late_price.is_none());
+        let deadlines = [job.deadline, shared];
         if let Some(deadline) = deadlines.into_iter().flatten().find(|deadline| over(finish, deadline.get())) {
             return Err(CheckError::Deadline { hours: finish, deadline: deadline.get() });
         }
@@ -51,10 +52,28 @@ pub fn check(plan: &JobsPlan) -> Result<(), CheckError> {
     {
         return Err(CheckError::Budget { cost: cost[1], budget: budget.get() });
     }
+    time(plan)?;
     match plan.aim {
         Aim::Cost => at_once(plan),
         Aim::Makespan => in_turn(plan),
     }
+}
+
+/// Recomputes the dollars of the time until jobs end.
+fn time(plan: &JobsPlan) -> Result<(), CheckError> {
+    let Some(stated) = &plan.time_cost else { return Ok(()) };
+    let (mut late, mut waiting, mut last) = (0.0, 0.0, 0.0);
+    for job in &plan.jobs {
+        let end = if plan.shared.confidence == Confidence::High { job.end.high } else { job.end.mid }.get();
+        for soft in &job.soft_deadlines {
+            late += soft.usd_per_hour.get() * f64::max(0.0, end - soft.deadline.get());
+        }
+        waiting += job.hour_value.map_or(0.0, |price| price.get() * f64::max(0.0, end - job.earliest.get()));
+        last = f64::max(last, end);
+    }
+    waiting += plan.shared.hour_value.map_or(0.0, |price| price.get() * last);
+    compare("cost of late ends", &[stated.late.get(); 3], &[late; 3])?;
+    compare("cost of waiting", &[stated.waiting.get(); 3], &[waiting; 3])
 }
 
 /// Checks the jobs on rented machines at each time when usage may increase: when a job starts or a quota begins to
@@ -103,9 +122,14 @@ fn at(plan: &JobsPlan, time: f64) -> Result<(), CheckError> {
     let running: Vec<&PlannedJob> = plan.jobs.iter().filter(runs).collect();
     for job in &running {
         let part = &job.part;
-        if matches!(part.offer.tier, Tier::Owned | Tier::Reserved) || part.offer.trust.market == Market::PeerToPeer {
-            let users = running.iter().filter(|other| other.part.offer.id == part.offer.id).count();
-            shared(format!("jobs on {}", part.offer.id), users as f64, 1.0)?;
+        if let Some(share) = &part.offer.share_of {
+            let is_there = |other: &&&PlannedJob| other.part.offer.share_of.as_ref() == Some(share);
+            let used: u32 = running.iter().filter(is_there).map(|user| user.part.all_gpus()).sum();
+            shared(format!("GPUs of {}", share.machine), f64::from(used), f64::from(share.gpus))?;
+        } else if let Some(most) = part.offer.most_machines() {
+            let users = running.iter().filter(|other| other.part.offer.id == part.offer.id);
+            let used: u32 = users.map(|user| user.part.machines).sum();
+            shared(format!("machines of {}", part.offer.id), f64::from(used), f64::from(most))?;
         }
     }
     if let Some(most) = plan.shared.max_price {

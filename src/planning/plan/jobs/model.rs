@@ -4,13 +4,12 @@ use std::collections::{HashMap, HashSet};
 
 use super::super::assignment::{Assigned, Assignment, Bound, Way};
 use super::super::configuration::Configuration;
-use super::super::limits;
 use super::super::problem::SAME;
 use super::super::{Prepared, SharedLimit};
-use super::schedule::{Schedule, Task, Tasks};
+use super::schedule::{Rate, Schedule, Task, Tasks};
 use super::{Answer, Chosen, Job, Shared, Supply};
 use crate::pricing::{OfferId, Tier};
-use habitat_base::units::{Hours, Usd};
+use habitat_base::units::{Hours, Usd, UsdPerHour};
 
 /// Jobs to rent for, or to assign to machines, with the meaning of their indices.
 #[derive(Debug, Default)]
@@ -27,6 +26,8 @@ pub(super) struct Model {
     pub(super) ordered: Option<Tasks>,
     /// Names of their kinds.
     kinds: Vec<String>,
+    /// Whether the time until an end costs anything.
+    times: bool,
     /// Index of the limit of each single machine.
     single: HashMap<OfferId, usize>,
     /// Offers that the jobs choose among.
@@ -46,6 +47,16 @@ impl SharedLimit {
     }
 }
 
+impl Job {
+    /// Dollars for each hour after its arrival, and after deadlines that it may miss.
+    fn rates(&self, shared: &Shared) -> Vec<Rate> {
+        let waiting = self.hour_value.map(|price| (self.earliest, price));
+        let late = self.soft_deadlines(shared).map(|soft| (soft.deadline, soft.usd_per_hour));
+        let rate = |(from, price): (Hours, UsdPerHour)| Rate { from: from.get(), usd_per_hour: price.get() };
+        waiting.into_iter().chain(late).map(rate).filter(|rate| rate.usd_per_hour > 0.0).collect()
+    }
+}
+
 impl Model {
     /// Model without jobs.
     pub(super) fn new(supply: Supply<'_>, shared: &Shared) -> Self {
@@ -53,6 +64,8 @@ impl Model {
         match supply {
             Supply::Rent(_) => {
                 model.tasks.wait = shared.wait;
+                model.tasks.hour_value = shared.hour_value.map_or(0.0, UsdPerHour::get);
+                model.times = model.tasks.hour_value > 0.0;
                 let limits = &mut model.tasks.limits;
                 limits.extend(shared.budget.map(SharedLimit::BudgetUsd));
                 limits.extend(shared.max_price.map(SharedLimit::UsdPerHour));
@@ -75,7 +88,9 @@ impl Model {
     }
 
     /// Adds a job with its ways within its own limits. Keeps only their configurations in `prepared`.
-    pub(super) fn add(&mut self, job: &Job, prepared: &mut Prepared) {
+    pub(super) fn add(&mut self, job: &Job, shared: &Shared, prepared: &mut Prepared) {
+        let rates = job.rates(shared);
+        self.times |= !rates.is_empty();
         self.offers.extend(prepared.configurations.iter().map(|c| c.place));
         let ways = if self.machines.is_empty() { self.rented(prepared) } else { self.run(prepared) };
         let uses_spot = ways.iter().any(|(c, _)| prepared.configurations[*c].offer.tier == Tier::Spot);
@@ -96,7 +111,7 @@ impl Model {
         self.configurations.push(configurations);
         let due = prepared.goal.deadline.map_or(f64::INFINITY, Hours::get);
         let (earliest, weight) = (job.earliest.get(), job.priority);
-        self.tasks.jobs.push(Task { ways, earliest, due, urgent: due, weight, ..Task::default() });
+        self.tasks.jobs.push(Task { ways, earliest, due, urgent: due, weight, rates, ..Task::default() });
     }
 
     /// Completes the model once all jobs are added.
@@ -108,7 +123,12 @@ impl Model {
             if !self.tasks.wait {
                 let limits = self.tasks.most.iter().enumerate();
                 self.assignment.bounds = limits.map(|(limit, most)| Bound { most: *most, limit }).collect();
-                self.assignment.jobs = self.tasks.jobs.iter().map(|task| task.ways.clone()).collect();
+                let timed = |task: &Task, way: &Way| Way {
+                    cost: way.cost + task.time_cost(task.earliest + way.hours),
+                    ..way.clone()
+                };
+                let ways = |task: &Task| task.ways.iter().map(|way| timed(task, way)).collect();
+                self.assignment.jobs = self.tasks.jobs.iter().map(ways).collect();
             }
             return;
         }
@@ -182,20 +202,22 @@ impl Model {
                 self.tasks.limits.iter().enumerate().filter(|(_, limit)| !matches!(limit, SharedLimit::OneMachine(_)));
             let mut uses: Vec<(usize, f64)> =
                 of_all.filter_map(|(row, limit)| Some((row, used(limit, configuration, cost)?))).collect();
-            if limits::is_one_machine(&configuration.offer) {
-                uses.push((self.limit_of(&configuration.offer.id), 1.0));
+            if let Some(share) = &configuration.offer.share_of {
+                uses.push((self.limit_of(&share.machine, share.gpus), f64::from(configuration.all_gpus())));
+            } else if let Some(most) = configuration.offer.most_machines() {
+                uses.push((self.limit_of(&configuration.offer.id, most), f64::from(configuration.machines)));
             }
             ways.push((c, Way { cost, hours, machine: None, uses }));
         }
-        undominated(ways, self.tasks.wait)
+        undominated(ways, self.tasks.wait || self.times)
     }
 
-    /// Limit of a single machine.
-    fn limit_of(&mut self, offer: &OfferId) -> usize {
+    /// Limit of an offer: its number of machines, or the GPUs of its one machine.
+    fn limit_of(&mut self, offer: &OfferId, machines: u32) -> usize {
         let Tasks { limits, most, .. } = &mut self.tasks;
         *self.single.entry(offer.clone()).or_insert_with(|| {
             limits.push(SharedLimit::OneMachine(offer.clone()));
-            most.push(1.0);
+            most.push(f64::from(machines));
             limits.len() - 1
         })
     }
@@ -240,15 +262,15 @@ fn used(limit: &SharedLimit, configuration: &Configuration, cost: f64) -> Option
 }
 
 /// Drops ways that are dominated by another way of the job, which costs no more, uses no more of any limit and takes no
-/// longer. If jobs do not `wait`, a cheaper one may take longer.
-fn undominated(mut ways: Vec<(usize, Way)>, wait: bool) -> Vec<(usize, Way)> {
+/// longer. If the `time` does not matter, a cheaper one may take longer.
+fn undominated(mut ways: Vec<(usize, Way)>, time: bool) -> Vec<(usize, Way)> {
     ways.sort_by(|(_, a), (_, b)| a.cost.total_cmp(&b.cost).then(a.hours.total_cmp(&b.hours)));
     let mut kept: Vec<(usize, Way)> = Vec::new();
     for (c, way) in ways {
         let draws_less = |keeper: &Way| {
             let of = |row: usize| way.uses.iter().find(|(of, _)| *of == row).map_or(0.0, |(_, amount)| *amount);
             keeper.uses.iter().all(|(row, amount)| *amount <= of(*row))
-                && (keeper.hours <= way.hours || (!wait && keeper.cost < way.cost))
+                && (keeper.hours <= way.hours || (!time && keeper.cost < way.cost))
         };
         if !kept.iter().any(|(_, keeper)| draws_less(keeper)) {
             kept.push((c, way));

@@ -13,6 +13,8 @@ use habitat_base::random::Random;
 
 /// Steps of timelines to look at per second of the time limit.
 const WORK: f64 = 6e7;
+/// Horizons to try.
+const HORIZONS: u32 = 12;
 /// Share of the work for one of several searches that only look for any plan.
 const SHARE: f64 = 0.03;
 
@@ -55,7 +57,7 @@ impl Model {
             let late = self.tasks.jobs.iter().enumerate();
             let late = late.map(|(job, task)| (job, schedule.end(job), task));
             let late = late.filter(|(_, end, task)| !task.is_due(*end)).map(|(job, end, task)| (job, (end - task.due)));
-            let over_usd = self.tasks.budget().map_or(0.0, |budget| (value.cost() - budget).max(0.0));
+            let over_usd = self.tasks.budget().map_or(0.0, |budget| (value.paid - budget).max(0.0));
             return Err(Missing { proven: is_proven || overload.is_some(), overload, late: late.collect(), over_usd });
         }
         let places: Vec<Place> = schedule.places.iter().flatten().copied().collect();
@@ -80,18 +82,18 @@ impl Model {
                 let limit = self.tasks.limits.iter().position(|limit| due(limit, crowd.deadline))?;
                 Some(Overload { limits: vec![limit], jobs: crowd.jobs, until: crowd.deadline, times: crowd.times })
             });
-            // A program says what is exceeded; late jobs are told otherwise.
+            // The program gives the exceeded limits; only the search gives the late jobs.
             let late = if self.has_program() { Vec::new() } else { self.assignment.late(settings.seconds) };
             Missing { proven: error == SolveError::Infeasible || overload.is_some(), overload, late, over_usd: 0.0 }
         };
         if let Some(tasks) = &self.ordered {
-            return self.ordered(tasks, settings).ok_or_else(|| missing(SolveError::OutOfTime));
+            return self.ordered(tasks, settings).map_err(missing);
         }
         self.assignment.best(settings).map(|found| self.assigned(found)).map_err(missing)
     }
 
     /// Best order of jobs on machines found, with the makespan as the objective.
-    fn ordered(&self, tasks: &Tasks, settings: Settings) -> Option<Answer> {
+    fn ordered(&self, tasks: &Tasks, settings: Settings) -> Result<Answer, SolveError> {
         let any = tasks.by_price(|_, _| 0.0);
         let mut schedule = Schedule::new(tasks);
         tasks.listed(&any, &mut schedule);
@@ -99,29 +101,33 @@ impl Model {
             let machine = |job: usize| tasks.jobs[job].ways[ways[job]].machine;
             tasks.listed(&tasks.by_price(|job, way| f64::from(way.machine != machine(job))), &mut schedule);
         }
-        schedule.improve(&[any], 0.0, (settings.seconds * WORK) as u64, &mut Random::new(1));
+        let work = (settings.seconds * WORK) as u64;
+        schedule.improve(&[any], 0.0, work, &mut Random::new(1));
+        let is_complete = work > 0 && schedule.complete(false) == Completeness::Complete;
         let (value, places) = (schedule.value(), schedule.places.clone());
         let places: Vec<Place> = places.into_iter().flatten().collect();
         if !value.is_feasible() {
-            return None;
+            return Err(if is_complete { SolveError::Infeasible } else { SolveError::OutOfTime });
         }
         let chosen = |(job, place): (usize, &Place)| Chosen {
             configuration: self.configurations[job][place.way],
             start: place.start,
             machine: self.assignment.jobs[job][place.way].machine,
         };
-        let last = value.last();
+        let last = value.last;
         let alone = tasks.jobs.iter().map(|task| task.earliest + task.fastest()).fold(0.0, f64::max);
         let ways: Vec<usize> = places.iter().map(|place| place.way).collect();
         let bound = self.assignment.relaxed_bound(&ways).max(alone).min(last);
+        let bound = if is_complete { last } else { bound };
         let proof = if last <= bound * (1.0 + SAME) { Proof::Optimal } else { Proof::Gap };
         let jobs = places.iter().enumerate().map(chosen).collect();
-        Some(Answer { jobs, objective: last, proof, bound, solver: "local search", notes: Vec::new() })
+        let solver = if is_complete { "complete search" } else { "local search" };
+        Ok(Answer { jobs, objective: last, proof, bound, solver, notes: Vec::new() })
     }
 
     /// Whether the integer program is small enough to solve.
     pub(super) fn has_program(&self) -> bool {
-        !self.tasks.wait && self.assignment.has_program()
+        !self.tasks.wait && self.tasks.hour_value <= 0.0 && self.assignment.has_program()
     }
 
     /// Answer of the integer program with the ways of equal cost that end first, or the schedule if that is as good.
@@ -153,9 +159,8 @@ impl Tasks {
     fn listed(&self, preference: &Preference, best: &mut Schedule<'_>) {
         let mut value = best.value();
         for order in self.orders() {
-            let mut other = Schedule::new(self);
+            let mut other = best.without_jobs();
             other.list(&order, preference);
-            other.work += best.work;
             best.work = other.work;
             if other.value().is_less(value) {
                 value = other.value();
@@ -165,24 +170,54 @@ impl Tasks {
         best.compact();
     }
 
+    /// Best of the list schedules that trade dollars for time: by several prices of an hour, and with all ends by several
+    /// horizons.
+    fn traded(&self, by_cost: &Preference, best: &mut Schedule<'_>) {
+        let hour: f64 = self.jobs.iter().flat_map(|task| &task.rates).map(|rate| rate.usd_per_hour).sum();
+        let hour = hour / self.jobs.len().max(1) as f64;
+        for share in [1.0, 4.0].into_iter().filter(|_| hour > 0.0) {
+            self.listed(&self.by_price(|_, way| way.cost + share * hour * way.hours), best);
+        }
+        if self.hour_value <= 0.0 {
+            return;
+        }
+        let least = self.jobs.iter().map(|task| task.earliest + task.tail).fold(0.0, f64::max);
+        let most = best.value().last;
+        for number in 0..HORIZONS {
+            let share = f64::from(number) / f64::from(HORIZONS);
+            let mut other = best.without_jobs();
+            other.horizon = (least + (most - least) * share) * (1.0 + SAME);
+            self.listed(by_cost, &mut other);
+            best.work = other.work;
+            if other.value().is_less(best.value()) {
+                best.places.clone_from(&other.places);
+                best.compact();
+            }
+        }
+        best.horizon = f64::INFINITY;
+    }
+
     fn found(&self, seconds: f64) -> Found<'_> {
         let by_cost = self.by_price(|_, way| way.cost);
         let mut schedule = Schedule::new(self);
         self.listed(&by_cost, &mut schedule);
-        let mut relaxed = Relaxed::new(self);
+        let mut relaxed = Relaxed::new(self, schedule.value().last);
         let mut random = Random::new(1);
         let work = (seconds * WORK) as u64;
-        let is_cheapest = |value: Value| value.is_feasible() && value.cost() <= self.cheapest_each() * (1.0 + SAME);
+        let is_cheapest = |value: Value| value.is_feasible() && value.cost() <= self.least_each() * (1.0 + SAME);
         if is_cheapest(schedule.value()) {
             schedule.improve(&[by_cost], relaxed.bound, work / 10, &mut random);
             return Found { schedule, relaxed, proof: Some(Proof::Optimal), solver: "filter and sort" };
         }
-        let estimate = |value: Value| if value.is_feasible() { value.cost() } else { 2.0 * self.cheapest_each() };
+        let estimate = |value: Value| if value.is_feasible() { value.cost() } else { 2.0 * self.least_each() };
+        if self.values_time() {
+            self.traded(&by_cost, &mut schedule);
+        }
         relaxed.raise(estimate(schedule.value()));
         let by_price = relaxed.preference();
         self.listed(&by_price, &mut schedule);
         let preferences = [by_cost, by_price];
-        if work > 0 && schedule.complete() == Completeness::Complete {
+        if work > 0 && schedule.complete(true) == Completeness::Complete {
             let cost = schedule.value().cost();
             if schedule.value().is_feasible() {
                 schedule.improve(&preferences, cost, work / 10, &mut random);

@@ -22,6 +22,8 @@ pub(super) struct Tasks {
     pub(super) most: Vec<f64>,
     /// Whether jobs may start later than the plan.
     pub(super) wait: bool,
+    /// Dollars for each hour until the last job has ended.
+    pub(super) hour_value: f64,
 }
 
 /// One job.
@@ -36,19 +38,55 @@ pub(super) struct Task {
     /// Jobs that have to end before it starts, and those that wait for it.
     pub(super) after: Vec<usize>,
     pub(super) before: Vec<usize>,
-    /// Latest end with which the jobs that wait for it can still meet their deadlines.
+    /// Latest end with which it and the jobs that wait for it can still meet their deadlines, and the same with those
+    /// that they may miss.
+    pub(super) latest: f64,
     pub(super) urgent: f64,
     /// Fewest hours until it and those that wait for it have ended.
     pub(super) tail: f64,
     /// Weight of its end, and whether only the weighted ends count, not the last one.
     pub(super) weight: f64,
     pub(super) is_weighted: bool,
+    /// Dollars for each hour by which it ends after a time: of waiting for it, and after a deadline that may be missed
+    /// (weighted tardiness).
+    pub(super) rates: Vec<Rate>,
+}
+
+/// Dollars for each hour after a time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Rate {
+    pub(super) from: f64,
+    pub(super) usd_per_hour: f64,
 }
 
 impl Task {
     /// Dollars of the cheapest way.
     pub(super) fn cheapest(&self) -> f64 {
         self.ways.first().map_or(f64::INFINITY, |way| way.cost)
+    }
+
+    /// Dollars for the time until an end.
+    pub(super) fn time_cost(&self, end: f64) -> f64 {
+        self.rates.iter().map(|rate| rate.usd_per_hour * (end - rate.from).max(0.0)).sum()
+    }
+
+    /// Fewest dollars that its end can cost.
+    pub(super) fn least_time_cost(&self) -> f64 {
+        if self.rates.is_empty() { 0.0 } else { self.time_cost(self.earliest + self.fastest()) }
+    }
+
+    /// Fewest dollars of a way with the time until its end.
+    pub(super) fn least(&self) -> f64 {
+        if self.rates.is_empty() {
+            return self.cheapest();
+        }
+        self.ways.iter().map(|way| way.cost + self.time_cost(self.earliest + way.hours)).fold(f64::INFINITY, f64::min)
+    }
+
+    /// Time by which it should end: its deadline, or one that it may miss.
+    fn aim(&self) -> f64 {
+        let soft = self.rates.iter().map(|rate| rate.from).filter(|from| *from > self.earliest);
+        soft.fold(self.due, f64::min)
     }
 
     /// Hours of the fastest way.
@@ -74,9 +112,16 @@ impl Tasks {
         self.jobs.iter().map(|task| task.ways.len()).sum()
     }
 
-    /// Dollars if each job uses its cheapest way.
-    pub(super) fn cheapest_each(&self) -> f64 {
-        self.jobs.iter().map(Task::cheapest).sum()
+    /// Fewest dollars if no job takes anything from another, with the time until the ends.
+    pub(super) fn least_each(&self) -> f64 {
+        let own = self.jobs.iter().map(Task::least).sum::<f64>();
+        let ends = self.jobs.iter().map(|task| task.earliest + task.fastest());
+        if self.hour_value > 0.0 { own + self.hour_value * ends.fold(0.0, f64::max) } else { own }
+    }
+
+    /// Whether the time until an end costs anything.
+    pub(super) fn values_time(&self) -> bool {
+        self.hour_value > 0.0 || self.jobs.iter().any(|task| !task.rates.is_empty())
     }
 
     /// Sets the jobs that each job waits for, and what follows for the earliest starts.
@@ -88,7 +133,8 @@ impl Tasks {
                 self.jobs[*other].before.push(job);
             }
             self.jobs[job].after = after;
-            (self.jobs[job].urgent, self.jobs[job].tail) = (self.jobs[job].due, self.jobs[job].fastest());
+            let task = &mut self.jobs[job];
+            (task.latest, task.urgent, task.tail) = (task.due, task.aim(), task.fastest());
         }
         // Each job after all those that it waits for.
         let mut order: Vec<usize> = (0..self.jobs.len()).filter(|job| self.jobs[*job].after.is_empty()).collect();
@@ -106,9 +152,12 @@ impl Tasks {
             }
         }
         for job in order.into_iter().rev() {
-            let (latest, tail) = (self.jobs[job].urgent - self.jobs[job].fastest(), self.jobs[job].tail);
+            let task = &self.jobs[job];
+            let (fastest, tail) = (task.fastest(), task.tail);
+            let [latest, urgent] = [task.latest, task.urgent].map(|end| end - fastest);
             for other in self.jobs[job].after.clone() {
-                self.jobs[other].urgent = self.jobs[other].urgent.min(latest);
+                self.jobs[other].latest = self.jobs[other].latest.min(latest);
+                self.jobs[other].urgent = self.jobs[other].urgent.min(urgent);
                 self.jobs[other].tail = self.jobs[other].tail.max(tail + self.jobs[other].fastest());
             }
         }
@@ -128,7 +177,9 @@ impl Tasks {
             order.sort_by(|a, b| keys[*a].total_cmp(&keys[*b]));
             order
         };
-        [by(&|job| job.urgent), by(&|job| -job.tail), by(&|job| -job.regret()), by(&|job| job.fastest() / job.weight)]
+        let price = |job: &Task| job.rates.iter().map(|rate| rate.usd_per_hour).sum::<f64>();
+        let weight = |job: &Task| if job.rates.is_empty() { job.weight } else { price(job).max(f64::MIN_POSITIVE) };
+        [by(&|job| job.urgent), by(&|job| -job.tail), by(&|job| -job.regret()), by(&|job| job.fastest() / weight(job))]
     }
 
     /// Ways of each job in the order of their prices.
@@ -153,62 +204,66 @@ pub(super) struct Place {
     pub(super) start: f64,
 }
 
-/// Quality of a schedule, compared in order: jobs without a place, excess over deadlines and budget, dollars, the last
-/// end (unless jobs have priorities), and the weighted sum of all ends.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Value(pub(super) [f64; 5]);
+/// Quality of a schedule, compared in order: jobs without a place, excess over deadlines and budget, dollars with those
+/// of time, the last end (unless jobs have priorities), and the weighted sum of all ends.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(super) struct Value {
+    pub(super) rank: [f64; 5],
+    /// Dollars without those of time, which a budget limits.
+    pub(super) paid: f64,
+    /// End of the last job.
+    pub(super) last: f64,
+}
 
 impl Value {
     /// Whether all jobs have a place within all limits.
     pub(super) fn is_feasible(self) -> bool {
-        self.0[0] <= 0.0 && self.0[1] <= 0.0
+        self.rank[0] <= 0.0 && self.rank[1] <= 0.0
     }
 
     pub(super) const fn cost(self) -> f64 {
-        self.0[2]
-    }
-
-    /// End of the last job.
-    pub(super) const fn last(self) -> f64 {
-        self.0[3]
+        self.rank[2]
     }
 
     /// Lexicographic comparison that ignores rounding errors.
     pub(super) fn is_less(self, other: Self) -> bool {
         let differs = |(a, b): &(f64, f64)| a != b && (a - b).abs() > EQUAL * (1.0 + a.abs().min(b.abs()));
-        self.0.into_iter().zip(other.0).find(differs).is_some_and(|(a, b)| a < b)
+        self.rank.into_iter().zip(other.rank).find(differs).is_some_and(|(a, b)| a < b)
     }
 
     /// Whether it only costs up to this much more.
     pub(super) fn is_near(self, other: Self, more: f64) -> bool {
-        self.0[0] <= other.0[0] && self.0[1] <= other.0[1] && self.cost() <= other.cost() + more
+        self.rank[0] <= other.rank[0] && self.rank[1] <= other.rank[1] && self.cost() <= other.cost() + more
     }
 
     /// Adds a job to the sums.
     pub(super) fn add(&mut self, task: &Task, place: Option<Place>) {
         let Some(Place { way, start }) = place else {
-            self.0[0] += 1.0;
+            self.rank[0] += 1.0;
             return;
         };
         let end = start + task.ways[way].hours;
         if !task.is_due(end) {
-            self.0[1] += end - task.due;
+            self.rank[1] += end - task.due;
         }
-        self.0[2] += task.ways[way].cost;
+        self.paid += task.ways[way].cost;
+        self.rank[2] += task.ways[way].cost + task.time_cost(end);
         self.add_end(task, end);
     }
 
-    /// Adds an end.
+    /// Adds an end, without its dollars.
     pub(super) fn add_end(&mut self, task: &Task, end: f64) {
+        self.last = self.last.max(end);
         if !task.is_weighted {
-            self.0[3] = self.0[3].max(end);
+            self.rank[3] = self.last;
         }
-        self.0[4] += task.weight * end;
+        self.rank[4] += task.weight * end;
     }
 
-    /// Adds the excess over a budget.
-    pub(super) fn within(mut self, budget: Option<f64>) -> Self {
-        self.0[1] += budget.map_or(0.0, |budget| (self.0[2] - budget * (1.0 + SAME)).max(0.0));
+    /// Adds the excess over a budget and the dollars of the time until the last end.
+    pub(super) fn of(mut self, tasks: &Tasks) -> Self {
+        self.rank[1] += tasks.budget().map_or(0.0, |budget| (self.paid - budget * (1.0 + SAME)).max(0.0));
+        self.rank[2] += tasks.hour_value * self.last;
         self
     }
 }
@@ -221,18 +276,20 @@ pub(super) struct Schedule<'a> {
     pub(super) places: Vec<Option<Place>>,
     /// Steps looked at.
     pub(super) work: u64,
+    /// Time by which jobs should end, besides their deadlines; infinite if none.
+    pub(super) horizon: f64,
 }
 
 impl<'a> Schedule<'a> {
     /// Schedule without jobs.
     pub(super) fn new(tasks: &'a Tasks) -> Self {
         let timelines = tasks.limits.iter().zip(&tasks.most).map(|(limit, most)| Timeline::new(limit, *most)).collect();
-        Self { tasks, timelines, places: vec![None; tasks.jobs.len()], work: 0 }
+        Self { tasks, timelines, places: vec![None; tasks.jobs.len()], work: 0, horizon: f64::INFINITY }
     }
 
     /// Schedule without jobs, with the work done so far.
     pub(super) fn without_jobs(&self) -> Self {
-        Self { work: self.work, ..Self::new(self.tasks) }
+        Self { work: self.work, horizon: self.horizon, ..Self::new(self.tasks) }
     }
 
     /// List schedule of the jobs in an order, each with its way of lowest price.
@@ -254,11 +311,11 @@ impl<'a> Schedule<'a> {
     }
 
     pub(super) fn value(&self) -> Value {
-        let mut value = Value([0.0; 5]);
+        let mut value = Value::default();
         for (task, place) in self.tasks.jobs.iter().zip(&self.places) {
             value.add(task, *place);
         }
-        value.within(self.tasks.budget())
+        value.of(self.tasks)
     }
 
     /// End of a job in hours; infinite without a place.
@@ -303,7 +360,7 @@ impl<'a> Schedule<'a> {
     /// Largest use of a limit at any time; for a budget, the cost.
     pub(super) fn peak(&self, limit: usize) -> f64 {
         match self.tasks.limits[limit] {
-            SharedLimit::BudgetUsd(_) => self.value().cost(),
+            SharedLimit::BudgetUsd(_) => self.value().paid,
             _ => self.timelines[limit].peak(),
         }
     }
@@ -326,14 +383,18 @@ impl<'a> Schedule<'a> {
         }
     }
 
-    /// Places a job by the way of lowest price that ends by its deadline, of equal ones the one that ends first. If
-    /// none does, by the way that ends first.
+    /// Places a job by the way of lowest price, with the dollars of its time, that ends by the horizon and early enough
+    /// for its deadline and those of the jobs that wait for it; of equal ones the one that ends first. If none does, by
+    /// the way that ends first.
     pub(super) fn insert(&mut self, job: usize, ways: &[(usize, f64)]) {
         let task = &self.tasks.jobs[job];
         let mut best: Option<(f64, f64, Place)> = None;
         let mut late: Option<(f64, Place)> = None;
+        let least_time = task.least_time_cost();
+        let horizon = if self.horizon.is_finite() { self.horizon - task.tail + task.fastest() } else { f64::INFINITY };
         for (way, price) in ways {
-            if best.is_some_and(|(least, ..)| *price > least + EQUAL * (1.0 + least.abs())) {
+            let is_dearer = |price: f64, least: f64| price > least + EQUAL * (1.0 + least.abs());
+            if best.is_some_and(|(least, ..)| is_dearer(price + least_time, least)) {
                 break;
             }
             self.work += 1;
@@ -342,12 +403,18 @@ impl<'a> Schedule<'a> {
             if !end.is_finite() {
                 continue;
             }
-            if !task.is_due(end) {
+            if end > task.latest * (1.0 + SAME) || end > horizon {
                 if late.is_none_or(|(first, _)| end < first) {
                     late = Some((end, place));
                 }
-            } else if best.is_none_or(|(_, first, _)| end < first - rounding(first)) {
-                best = Some((best.map_or(*price, |(least, ..)| least), end, place));
+                continue;
+            }
+            let price = price + task.time_cost(end);
+            let is_better = |(least, first, _): (f64, f64, Place)| {
+                is_dearer(least, price) || (!is_dearer(price, least) && end < first - rounding(first))
+            };
+            if best.is_none_or(is_better) {
+                best = Some((best.map_or(price, |(least, ..)| least.min(price)), end, place));
             }
         }
         if let Some(place) = best.map(|(.., place)| place).or(late.map(|(_, place)| place)) {

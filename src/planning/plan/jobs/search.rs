@@ -73,6 +73,9 @@ impl Schedule<'_> {
             if out.len() <= MOST_TRIED && random.below(3) == 0 {
                 self.place_best(&out, value);
             } else {
+                // Ends later than the last one cost all jobs, which the price of one does not show.
+                self.horizon =
+                    if self.tasks.hour_value > 0.0 && random.below(2) == 0 { value.last } else { f64::INFINITY };
                 self.list(&out, preference);
             }
             let now = self.value();
@@ -92,25 +95,28 @@ impl Schedule<'_> {
                 best.clone_from(&self.places);
             }
         }
+        self.horizon = f64::INFINITY;
         self.places = best;
         self.compact();
     }
 
-    /// Jobs to take out, in the order to place them again: one that is late or does not use its cheapest way, or any, or
-    /// the one that ends last; and those that run about the time when it might.
+    /// Jobs to remove, in the order in which to place them again. First comes one that is late or not on its cheapest
+    /// offer, or any job, or the last to end; then the jobs that run at about the times when it could run.
     fn out(&self, is_cheapest: bool, random: &mut Random) -> Vec<usize> {
         let jobs = self.tasks.jobs.len();
         let is_open = |job: usize| {
             let task = &self.tasks.jobs[job];
             match self.places[job] {
                 Some(place) => {
-                    task.ways[place.way].cost > task.cheapest() * (1.0 + 1e-9) || !task.is_due(self.end(job))
+                    let end = self.end(job);
+                    let cost = task.ways[place.way].cost + task.time_cost(end);
+                    cost > task.least() * (1.0 + 1e-9) || !task.is_due(end)
                 }
                 None => true,
             }
         };
         let mut first = random.below(jobs);
-        if is_cheapest && random.below(2) == 0 {
+        if (is_cheapest || self.tasks.hour_value > 0.0) && random.below(2) == 0 {
             first = (0..jobs).max_by(|a, b| self.end(*a).total_cmp(&self.end(*b))).unwrap_or(first);
         } else if !is_cheapest {
             first = (0..jobs).map(|step| (first + step) % jobs).find(|job| is_open(*job)).unwrap_or(first);
@@ -160,26 +166,31 @@ impl Schedule<'_> {
 
     /// Sums over the jobs that have a place.
     fn fixed(&self) -> Value {
-        let mut fixed = Value([0.0; 5]);
+        let mut fixed = Value::default();
         for (task, place) in self.tasks.jobs.iter().zip(&self.places).filter(|(_, place)| place.is_some()) {
             fixed.add(task, *place);
         }
         fixed
     }
 
-    /// Complete search for the lowest cost, from the schedule found so far.
-    pub(super) fn complete(&mut self) -> Completeness {
+    /// Complete search for the lowest cost, or for the best ends too, from the schedule found so far.
+    pub(super) fn complete(&mut self, cost: bool) -> Completeness {
         let jobs = self.tasks.jobs.len();
         if jobs > MOST_COMPLETE {
             return Completeness::Partial;
         }
         let value = self.value();
         let is_feasible = value.is_feasible();
-        let mut best = if is_feasible { value } else { Value([0.0, 0.0, f64::INFINITY, f64::INFINITY, f64::INFINITY]) };
-        [best.0[3], best.0[4]] = [0.0; 2];
-        let mut complete = Complete { best, places: Vec::new(), late: false, cost: true, left: COMPLETE };
+        let mut best = value;
+        if !is_feasible {
+            best.rank = [0.0, 0.0, f64::INFINITY, f64::INFINITY, f64::INFINITY];
+        }
+        if cost {
+            [best.rank[3], best.rank[4]] = [0.0; 2];
+        }
+        let mut complete = Complete { best, places: Vec::new(), late: false, cost, left: COMPLETE };
         let mut other = self.without_jobs();
-        other.explore(&mut (0..jobs).collect(), &mut Vec::new(), (Value([0.0; 5]), 0.0), &mut complete);
+        other.explore(&mut (0..jobs).collect(), &mut Vec::new(), (Value::default(), 0.0), &mut complete);
         self.work = other.work;
         if complete.places.len() == jobs {
             *self = self.without_jobs();
@@ -198,11 +209,10 @@ impl Schedule<'_> {
         (sums, from): (Value, f64),
         complete: &mut Complete,
     ) {
-        let budget = self.tasks.budget();
         if left.is_empty() {
-            let mut value = sums.within(budget);
+            let mut value = sums.of(self.tasks);
             if complete.cost {
-                [value.0[3], value.0[4]] = [0.0; 2];
+                [value.rank[3], value.rank[4]] = [0.0; 2];
             }
             if value.is_less(complete.best) {
                 complete.best = value;
@@ -210,8 +220,8 @@ impl Schedule<'_> {
             }
             return;
         }
-        let Some((least, costs)) = self.least(left, sums, complete) else { return };
-        if !least.within(budget).is_less(complete.best) {
+        let Some((least, costs)) = self.least(left, (sums, from), complete) else { return };
+        if !least.of(self.tasks).is_less(complete.best) {
             return;
         }
         // Without waiting, all start together, so that their order does not matter.
@@ -223,7 +233,8 @@ impl Schedule<'_> {
             }
             let job = left.remove(place_of);
             let task = &self.tasks.jobs[job];
-            let others = least.0[2] - costs[place_of];
+            let others = least.rank[2] - costs[place_of];
+            let least_time = task.least_time_cost();
             for way in 0..task.ways.len() {
                 if complete.left == 0 {
                     break;
@@ -232,8 +243,8 @@ impl Schedule<'_> {
                 let own = &task.ways[way];
                 // The ways are in the order of their cost.
                 let mut cheapest = least;
-                cheapest.0[2] = others + own.cost;
-                if !complete.late && !cheapest.within(budget).is_less(complete.best) {
+                cheapest.rank[2] = others + own.cost + least_time;
+                if !complete.late && !cheapest.of(self.tasks).is_less(complete.best) {
                     break;
                 }
                 let start = self.start(job, way);
@@ -255,19 +266,42 @@ impl Schedule<'_> {
     }
 
     /// Lower bound on the value with the jobs that are left: each by its cheapest way that still has a place, and the
-    /// soonest end of all its ways. With the costs of these ways; `None` if a job has no place.
-    fn least(&mut self, left: &[usize], mut sums: Value, complete: &Complete) -> Option<(Value, Vec<f64>)> {
+    /// soonest end of all its ways from the last start on. With the costs of these ways; `None` if a job has no place.
+    fn least(
+        &mut self,
+        left: &[usize],
+        (mut sums, from): (Value, f64),
+        complete: &Complete,
+    ) -> Option<(Value, Vec<f64>)> {
         let mut costs = Vec::with_capacity(left.len());
+        let from = from - rounding(from);
         for job in left {
             let task = &self.tasks.jobs[*job];
-            let is_possible = |way: &usize| task.is_due(self.possible_start(*job, *way) + task.ways[*way].hours);
-            let way = if complete.cost { (0..task.ways.len()).find(is_possible)? } else { 0 };
-            sums.add_end(task, task.earliest + task.fastest());
-            costs.push(task.ways[way].cost);
+            let (mut least, mut paid) = (f64::INFINITY, f64::INFINITY);
+            if complete.cost {
+                for (number, way) in task.ways.iter().enumerate() {
+                    if way.cost + task.least_time_cost() >= least {
+                        break;
+                    }
+                    let end = self.possible_start(*job, number).max(from) + way.hours;
+                    if end.is_finite() && task.is_due(end) {
+                        paid = paid.min(way.cost);
+                        least = least.min(way.cost + task.time_cost(end));
+                    }
+                }
+                if least.is_infinite() {
+                    return None;
+                }
+            } else {
+                (paid, least) = (task.cheapest(), task.cheapest() + task.least_time_cost());
+            }
+            sums.add_end(task, task.earliest.max(from) + task.fastest());
+            sums.paid += paid;
+            costs.push(least);
         }
-        sums.0[2] += costs.iter().sum::<f64>();
+        sums.rank[2] += costs.iter().sum::<f64>();
         if complete.cost {
-            [sums.0[3], sums.0[4]] = [0.0; 2];
+            [sums.rank[3], sums.rank[4]] = [0.0; 2];
         }
         Some((sums, costs))
     }

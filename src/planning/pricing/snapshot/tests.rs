@@ -32,6 +32,29 @@ fn one_row_is_an_offer_a_tier() {
 }
 
 #[test]
+fn a_list_or_an_offer_may_have_an_end() {
+    let until = |text: &str| {
+        Snapshot::parse(text).unwrap().offers().map(|offer| offer.until.map(|day| day.to_string())).collect::<Vec<_>>()
+    };
+    let end = |day: &str| vec![Some(day.to_owned()); 2];
+    let list = ONE.replace("provider =", "until = \"2026-11-15\"\nprovider =");
+    assert_eq!((until(ONE), until(&list)), (vec![None; 2], end("2026-11-15")));
+    // An offer's own end counts, and one that is dated after the list has a price of the next.
+    let row = |text: &str| text.replace("source =", "until = \"2026-12-31\"\nsource =");
+    assert_eq!((until(&row(ONE)), until(&row(&list))), (end("2026-12-31"), end("2026-12-31")));
+    assert_eq!(until(&list.replace("2026-07-20", "2026-11-16")), vec![None; 2]);
+    let early = Snapshot::parse(&row(ONE).replace("2026-07-20", "2027-01-01")).unwrap_err().to_string();
+    assert!(
+        early.contains("offer 1 (g5.xlarge in us-east-1): until: 2026-12-31 is before as_of, 2027-01-01"),
+        "{early}"
+    );
+    let wrong = Snapshot::parse(&list.replace("2026-11-15", "2026-11-31")).unwrap_err().to_string();
+    assert!(wrong.contains("until"), "{wrong}");
+    let snapshot = Snapshot::parse(&row(&list)).unwrap();
+    assert_eq!(Snapshot::parse(&toml::to_string(&snapshot).unwrap()).unwrap(), snapshot);
+}
+
+#[test]
 fn what_is_not_a_whole_machine_is_kept_but_marked() {
     let text = ONE.replace("instance_total", "gpu_only");
     assert!(Snapshot::parse(&text).unwrap().offers().all(|offer| offer.unusable.is_some()));

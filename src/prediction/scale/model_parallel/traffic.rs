@@ -41,11 +41,11 @@ impl Replica<'_> {
     pub(super) fn network(&self, end: &End, inside: u32) -> BytesPerSecond {
         let Range { low, mid, high } = self.layout.network.reached();
         let of_machine = [low, mid, high][end.network];
-        of_machine * (f64::from(inside) / f64::from(self.layout.gpus.max(1)))
+        of_machine * (f64::from(inside) / (f64::from(self.layout.gpus.max(1)) * self.factors().exchange))
     }
 
     fn fabric(&self, end: &End) -> Fabric {
-        self.gpu.fabric.times(end.links)
+        self.gpu.fabric.times(end.links / self.factors().exchange)
     }
 
     /// Exchange of tokens among the GPUs that divide the experts, for a micro-batch through all layers: to the experts
@@ -56,8 +56,7 @@ impl Replica<'_> {
         let group = Group { inside, machines: parallel.expert.div_ceil(inside) };
         let bytes = experts.exchanged * (self.scale / (self.tensor() * f64::from(parallel.context)));
         let once = self.fabric(end).time(Collective::Exchange, bytes, group, self.network(end, inside));
-        let passes = if self.model.is_some_and(|model| model.recomputes) { 3.0 } else { 2.0 };
-        once * (f64::from(experts.layers) * 2.0 * passes)
+        once * (f64::from(experts.layers) * 2.0 * self.passes())
     }
 
     /// Collectives of tensor parallel GPUs for a micro-batch, through all layers.
@@ -69,7 +68,7 @@ impl Replica<'_> {
         // They are in one machine.
         let group = Group { inside: tensor, machines: 1 };
         let once = |collective| self.fabric(end).time(collective, self.activations, group, self.network(end, tensor));
-        let passes = if self.model.is_some_and(|model| model.recomputes) { 3.0 } else { 2.0 };
+        let passes = self.passes();
         if end.is_sequence_parallel {
             once(Collective::Gather) * (self.layers() * (4.0 * passes + 1.0))
         } else {
@@ -86,7 +85,7 @@ impl Replica<'_> {
         let rate = self.between(end, self.layout.parallel.tensor * context);
         // Keys and values together are as wide as the activations if two queries share them; their gradients are too.
         let keys = self.activations * (1.0 / self.tensor());
-        let passes = if self.model.is_some_and(|model| model.recomputes) { 4.0 } else { 3.0 };
+        let passes = self.passes() + 1.0;
         let sent = keys * (passes * f64::from(context - 1) * self.layers()) / rate;
         sent.checked_sub(self.computed(end) * HIDING_KEYS).unwrap_or_default()
     }

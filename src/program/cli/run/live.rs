@@ -1,33 +1,37 @@
-//! `run` with screens: the job runs detached from the terminal, its output goes to a file, and the screens receive its
-//! updates.
+//! `run` with screens, or in the background: the job runs detached from the terminal, its output goes to a file, and a
+//! process of ours keeps it and writes its state for the screens.
 
-mod log;
 mod maker;
 
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Sender};
+use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
-use self::log::Log;
 use self::maker::Maker;
+use super::keeper::{self, Keeping};
 use super::outcome::{self, End};
 use super::report::{self, Recorder};
 use super::session::{Conclusion, Session, conclude, job_options};
 use super::snapshot::{self, Heard};
+use super::{follow, join, log};
 use crate::cli::error::CliError;
 use crate::cli::input::Loaded;
 use crate::cli::screens::{Outcome, Screens};
 use crate::settings::args::ScreensArgs;
-use crate::terminal;
+use crate::store::history::HistoryWriter;
+use crate::store::jobs::{JobFolder, KeptJob};
+use crate::{store, terminal};
+use habitat_planning::plan::Goal;
+use habitat_recorder::capture::history::Gather;
+use habitat_recorder::capture::messages::Message;
 use habitat_recorder::capture::smi::Boards;
 use habitat_recorder::capture::{
-    self, Ended, JobOptions, Progress, Recording, RecordingStatus, Running, Settings, Watch,
+    self, Control, Identity, JobOptions, Progress, Recording, RecordingStatus, Running, Settings, Watch,
 };
-use habitat_recorder::live::{self, Snapshot, State, Update, Wanted};
+use habitat_recorder::live::{self, Aim, Snapshot, State, Update, Wanted, Wish};
+use habitat_step::catalog::Catalog;
 use habitat_step::profile::{self, Mode, Profile, Workload};
 
 /// Time between two looks at the job.
@@ -40,38 +44,137 @@ const NO_PYTHON: Duration = Duration::from_secs(20);
 const NO_CUDA: Duration = Duration::from_secs(60);
 
 /// Starts the job and opens the screens on it.
-pub(super) fn run(session: Session, mut screens: ScreensArgs) -> Result<Outcome, CliError> {
-    // Plan for the work that the job is going to do.
-    screens.wish.steps = screens.wish.steps.or(session.args.total_steps);
+pub(super) fn run(session: &Session, screens: ScreensArgs) -> Result<Outcome, CliError> {
     // Do everything that can fail before the job starts.
     let output = habitat_base::text::clean(&session.output.display().to_string(), 300);
-    let loaded =
-        Loaded { profile: nothing_yet(&session.name), label: output.clone(), embedded: false, warnings: Vec::new() };
-    let mut screens = Screens::new(screens, (*session.catalog).clone(), loaded)?;
+    let work = (session.aim.clone(), session.goal.clone());
+    let mut screens = on_job(screens, session.catalog.as_ref().clone(), &session.name, output, work)?;
+    let folder = match keeper::start(session)? {
+        Ok((folder, _)) => folder,
+        Err(code) => return Ok(Outcome::Exit(code)),
+    };
+    let live = join::follow(folder, true)?;
+    // Another job may have taken the name meanwhile.
+    screens.loaded.label.clone_from(&live.job.output);
+    screens.live = Some(live);
+    Ok(Outcome::Screens(Box::new(screens)))
+}
+
+/// Screens that wait for the profile of a job, and plan its work: with the limits of the plan that it follows, if any.
+pub(in crate::cli) fn on_job(
+    mut screens: ScreensArgs,
+    catalog: Catalog,
+    name: &str,
+    label: String,
+    (aim, goal): (Aim, Option<Goal>),
+) -> Result<Screens, CliError> {
+    screens.wish.steps = screens.wish.steps.or(aim.steps);
+    let loaded = Loaded { profile: nothing_yet(name), label, embedded: false, warnings: Vec::new() };
+    let mut screens = Screens::new(screens, catalog, loaded)?;
+    screens.goal = goal.unwrap_or(screens.goal);
+    Ok(screens)
+}
+
+/// Starts the job in the background; prints its name.
+pub(super) fn detach(session: &Session) -> Result<u8, CliError> {
+    let (folder, pid) = match keeper::start(session)? {
+        Ok(started) => started,
+        Err(code) => return Ok(code),
+    };
+    let (name, job) = (&folder.name, folder.job()?.job);
+    if !session.args.quiet {
+        terminal::say(format_args!(
+            "habitat-tui: the job runs in the background as process {pid}; its output goes to {}\n  \
+             habitat-tui join {name}    shows it, from any terminal\n  \
+             habitat-tui jobs    lists all jobs",
+            job.log
+        ));
+    }
+    let mut out = terminal::stdout();
+    writeln!(out, "{name}").and_then(|()| out.flush())?;
+    Ok(0)
+}
+
+/// Starts the job in the background, and prints what happens as lines of JSON.
+pub(super) fn lines(session: &Session) -> Result<u8, CliError> {
+    match keeper::start(session)? {
+        Ok((folder, _)) => follow::job(&folder, true),
+        Err(code) => Ok(code),
+    }
+}
+
+/// Keeps a job: starts it, records it and writes its state until its end.
+pub(super) fn keep(session: &Session, folder: &JobFolder) -> Result<u8, CliError> {
+    capture::leave_terminal();
+    let mut session = session.clone();
+    let options = job_options(&session.args)?;
     let own = session.args.log.is_none();
-    let log = session.args.log.clone().map_or_else(|| log::reserve(&session.output), Ok)?;
-    let job_options = JobOptions { log: Some(log.clone()), apart: true, ..job_options(&session.args)? };
-    let running = match capture::start(&job_options, &session.private) {
-        Ok(running) => running,
+    let log = if let Some(log) = session.args.log.clone() {
+        log
+    } else {
+        let (log, profile) = log::reserve(&session.output, session.args.output.is_none())?;
+        session.output = profile;
+        log
+    };
+    let options = JobOptions { log: Some(log.clone()), apart: true, ..options };
+    // Whatever can fail does so before the job starts: nobody would record it or know of it afterwards.
+    let mut kept = kept(&session, folder, &options, &log);
+    let begun = || -> Result<_, CliError> {
+        folder.write_job(&kept)?;
+        let stop = keeper::stop_requests(folder)?;
+        Ok((capture::start(&options, &session.private)?, stop))
+    };
+    let (running, stop) = match begun() {
+        Ok(begun) => begun,
         Err(error) => {
             if own {
                 // It is still empty.
                 let _ = std::fs::remove_file(&log);
             }
-            return Err(error.into());
+            keeper::not_started(&error);
+            return Err(error);
         }
     };
+    kept.job.pid = running.pid();
+    kept.process = Identity::of(running.pid());
+    kept.started = jiff::Timestamp::now();
+    let unwritten = folder.write_job(&kept).err();
+    keeper::started(running.pid(), unwritten.as_ref());
+    let (keeping, news) = Keeping::start(folder.clone(), unwritten.map(|_| kept));
+    let Conclusion { text, code, .. } = follow_to_the_end(&session, &options, running, folder, stop, &news);
+    // It writes until all senders are gone.
+    drop(news);
+    keeping.finish(code, &text);
+    Ok(code)
+}
+
+/// Facts on a job before its start, when this process is the only one to name.
+fn kept(session: &Session, folder: &JobFolder, options: &JobOptions, log: &Path) -> KeptJob {
+    let keeper = Identity::of(std::process::id());
+    let shown = |path: &Path| habitat_base::text::clean(&path.display().to_string(), 300);
+    let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let job = live::Job {
+        id: folder.name.clone(),
         command: habitat_base::text::clean(&in_short(&session.args.command), 300),
-        pid: running.pid(),
+        pid: keeper.pid,
         name: session.name.clone(),
-        log: habitat_base::text::clean(&log.display().to_string(), 300),
-        output,
-        wanted: wanted(&job_options),
-        aim: session.aim(),
+        log: shown(log),
+        output: shown(&session.output),
+        wanted: wanted(options),
+        aim: session.aim.clone(),
     };
-    screens.live = Some(follow(session, job_options, running, job));
-    Ok(Outcome::Screens(Box::new(screens)))
+    KeptJob {
+        format: "habitat-kept-job".to_owned(),
+        version: store::jobs::VERSION,
+        job,
+        started: jiff::Timestamp::now(),
+        folder: std::env::current_dir().unwrap_or_default(),
+        profile: absolute(&session.output),
+        log: absolute(log),
+        process: keeper.clone(),
+        keeper,
+        goal: session.goal.clone(),
+    }
 }
 
 fn wanted(options: &JobOptions) -> Wanted {
@@ -116,49 +219,22 @@ fn nothing_yet(name: &str) -> Profile {
     }
 }
 
-/// Follows the job in a thread of its own and returns the connection for the screens.
-fn follow(session: Session, options: JobOptions, running: Running, job: live::Job) -> live::Session {
-    let control = running.control();
-    let (news, updates) = mpsc::channel();
-    let done = Arc::new(AtomicBool::new(false));
-    let finished = done.clone();
-    let pid = job.pid;
-    let thread = std::thread::spawn(move || {
-        let conclusion = follow_to_the_end(&session, &options, running, pid, &news);
-        finished.store(true, Ordering::SeqCst);
-        conclusion
-    });
-    let wish = move |wish| {
-        // A send fails only once the job has ended or was left.
-        control.wish(wish);
-    };
-    let leave = wish.clone();
-    live::Session {
-        job,
-        updates,
-        control: Arc::new(wish),
-        finish: Box::new(move || {
-            leave(live::Wish::Leave);
-            let Ok(Conclusion { text, code, .. }) = thread.join() else { return 2 };
-            // Ignore a closed standard error.
-            let _ = terminal::stderr().write_all(&text);
-            code
-        }),
-        is_done: Arc::new(move || done.load(Ordering::SeqCst)),
-    }
-}
-
 fn follow_to_the_end(
     session: &Session,
     options: &JobOptions,
     running: Running,
-    pid: u32,
+    folder: &JobFolder,
+    stop: impl FnMut() -> bool + 'static,
     news: &Sender<Update>,
 ) -> Conclusion {
+    let pid = running.pid();
     let mut watcher = Watcher {
         news: news.clone(),
-        log: Log::new(options.log.clone().unwrap_or_default()),
+        control: running.control(),
+        stop: Box::new(stop),
         maker: Maker::new(session.clone(), news.clone()),
+        gather: Gather::default(),
+        history: HistoryWriter::new(folder),
         options: options.clone(),
         heard: Heard::default(),
         boards: Boards::start(),
@@ -166,47 +242,35 @@ fn follow_to_the_end(
         changed: Instant::now(),
     };
     let mut finished = running.follow(&mut watcher);
-    let Watcher { mut log, maker, .. } = watcher;
-    let written = maker.finish(&finished.recording, finished.folder.path());
-    let unwritten = written.is_none();
+    watcher.gather.end();
+    watcher.history.append(&watcher.gather.due());
+    let written = watcher.maker.finish(&finished.recording, finished.folder.path());
     let mut conclusion = conclude(session, options, pid, &mut finished, written);
     let log_name = options.log.as_deref().unwrap_or(Path::new("")).display();
-    if finished.ended == Ended::Left {
-        if unwritten {
-            conclusion.text = b"habitat-tui: you left before anything was recorded\n".to_vec();
-        }
-        // Writing to a Vec cannot fail.
-        let _ = writeln!(
-            conclusion.text,
-            "habitat-tui: the job keeps running as process {pid}; its output goes to {log_name}; stop it with `kill {pid}`"
-        );
-    } else {
-        let _ = writeln!(conclusion.text, "habitat-tui: the job's output is in {log_name}");
-    }
-    let state = match finished.ended {
-        Ended::Left => State::Left,
+    // Writing to a Vec cannot fail.
+    let _ = writeln!(conclusion.text, "habitat-tui: the job's output is in {log_name}");
+    let state = State::Ended {
+        words: outcome::words(&finished, options),
         // A job that we stopped as requested has also ended well.
-        _ => State::Ended {
-            words: outcome::words(&finished, options),
-            well: conclusion.code == 0 || outcome::by_user(&finished),
-        },
+        well: conclusion.code == 0 || outcome::by_user(&finished),
     };
     let remedy = conclusion.remedy.take().filter(|_| finished.recording.seen() != RecordingStatus::Recorded);
-    // The screens may be closed already.
-    if log.read() {
-        let _ = news.send(Update::Output(log.lines()));
-    }
     let mut last = Snapshot { remedy, ..snapshot::at_end(&finished, state) };
     snapshot::with_exchanges(&mut last, &conclusion.exchanges);
+    // It is received: the receiver ends with the senders.
     let _ = news.send(Update::Snapshot(Box::new(last)));
     conclusion
 }
 
-/// Sends updates to the screens.
+/// Sends updates to the files, and requests to the job.
 struct Watcher {
     news: Sender<Update>,
-    log: Log,
+    control: Control,
+    /// Whether somebody asks to stop the job.
+    stop: Box<dyn FnMut() -> bool>,
     maker: Maker,
+    gather: Gather,
+    history: HistoryWriter,
     options: JobOptions,
     heard: Heard,
     boards: Boards,
@@ -218,19 +282,24 @@ struct Watcher {
 impl Watch for Watcher {
     fn complete(&mut self, _recording: &Recording, _folder: &Path) {}
 
+    fn hear(&mut self, pid: u32, message: &Message, at: Duration) {
+        self.gather.hear(pid, message, at);
+    }
+
     fn pace(&self) -> Option<Duration> {
         Some(PACE)
     }
 
     fn look(&mut self, progress: Progress<'_>) {
-        // The screens may be closed already.
-        if self.log.read() {
-            let _ = self.news.send(Update::Output(self.log.lines()));
+        if (self.stop)() {
+            self.control.wish(Wish::Stop);
         }
         let now = Instant::now();
         self.heard.look(progress.recording, now);
         let mut seen = snapshot::snapshot(progress, &self.options, self.heard, now);
         seen.boards = self.boards.latest();
+        self.gather.busy(seen.boards.iter().filter_map(|board| board.busy));
+        self.history.append(&self.gather.due());
         snapshot::with_exchanges(&mut seen, &self.maker.exchanges());
         // The clock and readings of the machine are not signs of life from the training.
         let shown = Snapshot {

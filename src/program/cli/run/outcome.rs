@@ -7,7 +7,6 @@ use habitat_recorder::capture::{Asked, Ended, Finished, JobOptions, signal_name}
 /// How the job ended and who ended it; the text follows "job" or "state".
 pub(super) fn words(finished: &Finished, options: &JobOptions) -> String {
     match (finished.ended, who(finished)) {
-        (Ended::Left, _) => "continues unwatched".to_owned(),
         (Ended::Unknown, _) => "ended, exit code unknown".to_owned(),
         (Ended::Code(code), Some(who)) => format!("{} (exit code {code})", who.words(options)),
         (Ended::Signal(_), Some(who)) => who.words(options),
@@ -59,7 +58,7 @@ impl Who {
 
 fn who(finished: &Finished) -> Option<Who> {
     match (finished.asked, finished.passed, finished.ended) {
-        (_, _, Ended::Left | Ended::Unknown) => None,
+        (_, _, Ended::Unknown) => None,
         (Some(Asked::Wished), ..) => Some(Who::User),
         (Some(Asked::Timeout), ..) => Some(Who::Timeout),
         (Some(Asked::Recorded), ..) => Some(Who::Recorded),
@@ -100,7 +99,10 @@ pub(super) fn lasting(time: Duration) -> String {
 pub(super) fn cause(finished: &Finished, options: &JobOptions) -> String {
     match (who(finished), finished.ended) {
         (Some(_), _) => format!("the job was {}; ", words(finished, options)),
-        (None, Ended::Code(code)) if code != 0 => format!("the job failed with exit code {code}{}; ", inside(code)),
+        (None, Ended::Code(code)) if code != 0 => {
+            let place = options.log.as_ref().map_or_else(|| "above".to_owned(), |log| format!("in {}", log.display()));
+            format!("the job failed with exit code {code}{}: its own error is {place}; ", inside(code))
+        }
         (None, Ended::Signal(_)) => format!("the job {}; ", words(finished, options)),
         _ => String::new(),
     }
@@ -126,7 +128,6 @@ impl End {
         match (who(finished), finished.ended) {
             (Some(Who::Timeout), _) => Self::Timeout,
             (Some(_), _) => Self::Stopped,
-            (None, Ended::Left) => Self::NotYet,
             (None, Ended::Code(0) | Ended::Unknown) => Self::Well,
             (None, _) => Self::Failed,
         }
@@ -203,7 +204,10 @@ mod tests {
     fn the_cause_comes_first_where_it_explains_something() {
         let said = |ended, asked| cause(&finished(ended, asked, None), &options());
         assert_eq!(said(Ended::Code(0), None), "");
-        assert_eq!(said(Ended::Code(3), None), "the job failed with exit code 3; ");
+        assert_eq!(said(Ended::Code(3), None), "the job failed with exit code 3: its own error is above; ");
+        let logged = JobOptions { log: Some("train.log".into()), ..options() };
+        let said_with_log = cause(&finished(Ended::Code(3), None, None), &logged);
+        assert_eq!(said_with_log, "the job failed with exit code 3: its own error is in train.log; ");
         assert_eq!(said(Ended::Signal(11), None), "the job crashed with SIGSEGV; ");
         assert_eq!(said(Ended::Signal(2), Some(Asked::Wished)), "the job was stopped by you; ");
     }

@@ -12,7 +12,7 @@ use crate::cli::hints;
 use habitat_base::units::{Bytes, Micros, Usd};
 use habitat_recorder::capture::assemble::Assembled;
 use habitat_recorder::capture::recording::StepTimes;
-use habitat_recorder::capture::{Cut, Ended, Finished, JobOptions, Process, Recording, RecordingStatus, Settings};
+use habitat_recorder::capture::{Cut, Finished, JobOptions, Process, Recording, RecordingStatus, Settings};
 use habitat_reports::run::RunReport;
 use habitat_reports::{format, summary};
 
@@ -90,7 +90,7 @@ pub(super) fn report(
     writeln!(out, "  {seen} seen, recorded {}", windows(&recorded))?;
     // Uses all steps: the profile may have been made long before the job's end.
     if let Some(times) = recorded.first().and_then(|process| process.step_times()) {
-        writeln!(out, "  outside the windows {}", took(times))?;
+        writeln!(out, "  without the profiler {}", took(times))?;
     }
     let cost: f64 = recorded.iter().flat_map(|process| &process.costs).sum();
     let cost = Micros::new(cost).unwrap_or_default();
@@ -338,7 +338,7 @@ pub(super) fn json(
         "format": habitat_reports::outcome::JOB,
         "version": 1,
         "command": command,
-        "exit_code": (finished.ended != Ended::Left).then(|| finished.ended.exit_code()),
+        "exit_code": finished.ended.exit_code(),
         "pid": pid,
         "log": options.log.as_ref().map(|log| log.display().to_string()),
         "ended_by_habitat": finished.asked.is_some(),
@@ -355,9 +355,7 @@ pub(super) fn json(
         "usd_per_hour": run.price.as_ref().map(|price| price.per_hour.get()),
         "cost_usd": run.cost.map(Usd::get),
         "peak_memory_bytes": run.peak_memory.map(Bytes::get),
-        "verdict": run.verdict.as_ref().ok().map(|verdict| json!({
-            "bound": verdict.bound.name(), "because": verdict.because, "next": verdict.next,
-        })),
+        "verdict": run.verdict.as_ref().ok(),
         "run": run.lines().iter().map(|(label, text)| json!([label, text])).collect::<Vec<_>>(),
         "log_lacks_bytes": finished.cut.as_ref().map(|cut| cut.bytes),
     })

@@ -8,7 +8,7 @@ use super::outcome;
 use super::report::{self, Part};
 use super::snapshot;
 use super::surroundings::Surroundings;
-use crate::cli::error::CliError;
+use crate::cli::error::{At, CliError};
 use crate::cli::gpu;
 use crate::cli::input::{import_options, resolve};
 use crate::cli::named::{job_name, unused_profile};
@@ -17,13 +17,17 @@ use crate::cli::output::check_writable;
 use crate::settings::args::{InputArgs, RunArgs};
 use crate::store::{self, Paths};
 use crate::terminal;
-use habitat_base::units::GpuSlug;
+use habitat_base::text;
+use habitat_base::units::{GpuSlug, Hours};
+use habitat_planning::deadline::{Deadline, deadline};
+use habitat_planning::plan::Goal;
 use habitat_planning::pricing::PriceBook;
 use habitat_prediction::predict;
 use habitat_recorder::capture::assemble::{self, Assembled};
 use habitat_recorder::capture::{self, Asked, Finished, JobOptions, Private, Recording, RecordingStatus, Settings};
 use habitat_recorder::live::{Aim, Exchange, State};
-use habitat_reports::run::RunReport;
+use habitat_reports::plan_toml;
+use habitat_reports::run::{RunReport, planned};
 use habitat_step::catalog::Catalog;
 use habitat_step::profile::DeviceInfo;
 use habitat_traces::import::ImportOptions;
@@ -141,6 +145,24 @@ fn cupti(args: &RunArgs) -> Result<capture::cupti::Settings, CliError> {
     Ok(capture::cupti::Settings { library, after_seconds: args.after_seconds, for_seconds: args.for_seconds })
 }
 
+/// The aim and the goal of a plan's file. A deadline that was typed as a date does not move with the job's start; hours
+/// count from the start of the machine.
+fn planned(path: &Path) -> Result<(Aim, Goal), CliError> {
+    let file = plan_toml::parse(&store::kind::read_toml(path, store::kind::PLAN)?).at(path.display())?;
+    let mut aim = planned::aim(&file).map_err(|why| CliError::Refused(why.to_owned())).at(path.display())?;
+    let words = text::shell_words(&file.plan.command);
+    let mut words = words.iter().map(|(word, _)| word.trim_matches(['\'', '"']));
+    let typed = words.find_map(|word| word.strip_prefix("--deadline").map(str::to_owned));
+    let typed = typed
+        .map(|rest| rest.strip_prefix('=').map_or_else(|| words.next().unwrap_or_default().to_owned(), str::to_owned));
+    let is_date = typed.is_some_and(|typed| matches!(deadline(&typed), Ok(Deadline::By(_))));
+    if let (Some(plan), true) = (&mut aim.plan, is_date) {
+        let gone = Hours::known((store::now().duration_since(file.plan.created).as_secs_f64() / 3600.0).max(0.0));
+        plan.deadline = file.goal.deadline.map(|deadline| deadline.checked_sub(gone).unwrap_or_default());
+    }
+    Ok((aim, file.goal))
+}
+
 /// One recording of one job, and where its profile goes.
 #[derive(Clone)]
 pub(super) struct Session {
@@ -154,6 +176,10 @@ pub(super) struct Session {
     pub(super) origin: Option<GpuSlug>,
     /// Our private folder for files that the job uses.
     pub(super) private: Private,
+    /// Facts about the job from flags and its plan.
+    pub(super) aim: Aim,
+    /// Goal of the plan that it follows.
+    pub(super) goal: Option<Goal>,
 }
 
 impl Session {
@@ -168,12 +194,10 @@ impl Session {
         let name = args.workload.name.clone().unwrap_or(job);
         let private = Private::find(Paths::cache())?;
         let prices = Arc::new(store::prices(&Paths::find())?);
-        Ok(Self { args, catalog, prices, name, output, part: None, origin, private })
-    }
-
-    /// Facts about the job from flags.
-    pub(super) fn aim(&self) -> Aim {
-        Aim { steps: self.args.total_steps, price: self.args.price }
+        let (planned, goal) = args.plan.as_deref().map(planned).transpose()?.unzip();
+        let Aim { steps, plan, .. } = planned.unwrap_or_default();
+        let aim = Aim { steps: args.total_steps.or(steps), price: args.price, plan };
+        Ok(Self { args, catalog, prices, name, output, part: None, origin, private, aim, goal })
     }
 
     /// The measurements of the run, at its end.
@@ -182,11 +206,11 @@ impl Session {
         snapshot::with_exchanges(&mut seen, assembled.map_or(&[], |assembled| &assembled.exchanges));
         let profile = assembled.map(|assembled| &assembled.profile);
         // Predictions take a second, so they are made only if requested.
-        let predictions = profile.filter(|_| self.args.total_steps.is_some()).and_then(|profile| {
+        let predictions = profile.filter(|_| self.aim.steps.is_some()).and_then(|profile| {
             let options = options::options(&InputArgs::default(), &[], &self.catalog, &Paths::find()).ok()?;
             predict(profile, &self.catalog, &options).ok()
         });
-        RunReport::new(self.aim(), &seen, profile, (&self.catalog, &self.prices), predictions.as_ref())
+        RunReport::new(&self.aim, &seen, profile, (&self.catalog, &self.prices), predictions.as_ref())
     }
 
     /// Makes a profile and writes it; `replace` allows overwriting a file.

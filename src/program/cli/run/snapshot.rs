@@ -131,6 +131,7 @@ fn from_recording(recording: &Recording) -> Snapshot {
         times: main.and_then(summed),
         recent: times[times.len().saturating_sub(report::RECENT)..].iter().filter_map(micros).collect(),
         waiting: main.and_then(Process::waiting),
+        split: main.filter(|main| main.is_on_cpu()).and_then(Process::split),
         windows: main.map(|main| main.windows.iter().map(|window| window.steps).collect()).unwrap_or_default(),
         kernels: kernels(recording),
         cost: main.and_then(|main| Micros::new(main.costs.iter().sum()).ok()).unwrap_or_default(),
@@ -353,7 +354,7 @@ mod tests {
     }
 
     fn steps(times_us: Vec<f64>) -> Message {
-        Message::Steps { first: 2, times_us, waits_us: vec![], workers: None, idle_us: vec![] }
+        Message::Steps { first: 2, times_us, waits_us: vec![], workers: None, idle_us: vec![], parts: Box::default() }
     }
 
     #[test]

@@ -26,6 +26,9 @@ pub struct DiffArgs {
     /// into account.
     #[arg(long, value_name = "PERCENT", value_parser = values::percent, allow_hyphen_values = true)]
     pub fail_over: Option<f64>,
+    /// Also write the verdict of --fail-over as a test report (`JUnit`), which CI systems show.
+    #[arg(long, value_name = "FILE", help_heading = "Output", requires = "fail_over")]
+    pub junit: Option<PathBuf>,
     /// Output format.
     #[command(flatten)]
     pub form: TableForm,

@@ -1,7 +1,7 @@
 //! Help: the most common flags of a command on one screen, and the others by topic.
 //!
-//! `--help` of a command shows [`first`] whether it is short or long. A word after it shows a topic (a heading of flags),
-//! one flag, or every flag whose description has the word, in full.
+//! `--help` of a command shows [`first`] whether it is short or long. A word after it shows a topic (a heading of
+//! flags), one flag, or every flag whose description has the word, in full.
 
 use clap::builder::StyledStr;
 use clap::{Arg, Command, CommandFactory};
@@ -12,7 +12,7 @@ use super::Cli;
 
 /// Flags on the first screen of a command, by id; positional arguments are always there. Commands not listed here show
 /// all flags.
-const FIRST: [(&str, &[&str]); 9] = [
+const FIRST: [(&str, &[&str]); 10] = [
     ("habitat-tui", &[]),
     (
         "plan",
@@ -28,7 +28,7 @@ const FIRST: [(&str, &[&str]); 9] = [
             "gpus",
             "precision",
             "frontier",
-            "html",
+            "export",
             "json",
             "output",
         ],
@@ -60,14 +60,17 @@ const FIRST: [(&str, &[&str]); 9] = [
             "every",
             "all_ranks",
             "batches",
+            "plan",
             "total_steps",
             "price",
             "timeout",
+            "detach",
             "no_tui",
             "cupti",
             "json",
         ],
     ),
+    ("plan-jobs", &["accept", "method", "export", "command", "checkpoint_dir", "partition", "json", "csv", "output"]),
     ("attach", &["pid", "all", "list", "output", "window", "stacks", "wait", "json"]),
     (
         "trace-shapes",
@@ -83,9 +86,9 @@ const FIRST: [(&str, &[&str]); 9] = [
 
 /// The commands on the first screen of the program, by use; the others follow from `--help all`.
 const COMMANDS: [(&str, &[&str]); 3] = [
-    ("record", &["run", "attach", "trace-shapes", "import"]),
+    ("record", &["run", "jobs", "attach", "trace-shapes", "import"]),
     ("predict", &["predict", "batches", "diff"]),
-    ("rent", &["plan", "plan-jobs", "compare", "offers", "prices", "gpus"]),
+    ("rent", &["plan", "plan-jobs", "compare", "prices", "gpus"]),
 ];
 
 /// Words that ask for help.
@@ -117,9 +120,17 @@ pub fn help(typed: &[String], columns: usize) -> Result<String, String> {
         None => Ok(first(command, &path[path.len() - 1], &line, columns)),
         Some(word) if word == "all" => Ok(command.render_long_help().to_string()),
         Some(word) => {
-            let more = more(&command, &line, true);
-            details(command, &word)
-                .ok_or_else(|| format!("no flag of `{line}` mentions {:?}. {more}", clean(&word, 40)))
+            let (more, is_program) = (more(&command, &line, true), path.len() == 1);
+            let own = details(command, &word);
+            let others = if is_program || own.is_none() { of_commands(&word, columns) } else { None };
+            let none = format!("no flag of `{line}` mentions {:?}", clean(&word, 40));
+            match (own, others) {
+                (Some(own), Some(others)) => Ok(format!("{}\n\n{others}", own.trim_end())),
+                (Some(text), None) => Ok(text),
+                (None, Some(others)) if is_program => Ok(others),
+                (None, Some(others)) => Ok(format!("{none}.\n{others}")),
+                (None, None) => Err(format!("{none}. {more}")),
+            }
         }
     }
 }
@@ -129,24 +140,72 @@ fn topic(arg: &Arg) -> String {
     arg.get_help_heading().unwrap_or("options").to_lowercase().replace(' ', "-")
 }
 
-/// Every flag of a topic, the flag of a name, or those whose description has the word; `None` if there are none.
-fn details(command: Command, word: &str) -> Option<String> {
-    let is_topic = |arg: &Arg| topic(arg) == word;
-    let is_named =
-        |arg: &Arg| arg.get_long() == Some(word) || arg.get_short().map(String::from).as_deref() == Some(word);
-    let has_word = |arg: &Arg| {
+/// The ways in which a word can mean a flag, in their order: its topic, its name, or a word of its description.
+const MEANINGS: [fn(&Arg, &str) -> bool; 3] = [
+    |arg, word| topic(arg) == word,
+    |arg, word| arg.get_long() == Some(word) || arg.get_short().map(String::from).as_deref() == Some(word),
+    |arg, word| {
         let texts =
             [arg.get_help(), arg.get_long_help()].into_iter().flatten().map(|text| text.to_string().to_lowercase());
         arg.get_long().is_some_and(|name| name.contains(word)) || texts.into_iter().any(|text| text.contains(word))
-    };
-    let kinds: [&dyn Fn(&Arg) -> bool; 3] = [&is_topic, &is_named, &has_word];
-    let fits = kinds.into_iter().find(|fits| command.get_arguments().any(|arg| !arg.is_positional() && fits(arg)))?;
+    },
+];
+
+/// Every flag of a topic, the flag of a name, or those whose description has the word; `None` if there are none.
+fn details(command: Command, word: &str) -> Option<String> {
+    let fits = MEANINGS.into_iter().find(|fits| command.get_arguments().any(|arg| is_flag(arg) && fits(arg, word)))?;
     let mut command =
         command.disable_help_flag(true).disable_version_flag(true).help_template("{options}").mut_args(|arg| {
-            let hidden = arg.is_positional() || !fits(&arg);
+            let hidden = arg.is_positional() || !fits(&arg, word);
             arg.hide(hidden).help_heading(None::<&str>)
         });
     Some(command.render_long_help().to_string())
+}
+
+fn is_flag(arg: &Arg) -> bool {
+    !arg.is_positional() && !arg.is_hide_set()
+}
+
+/// The commands and their commands, with the words to type.
+fn with_paths<'a>(command: &'a Command, path: &str, all: &mut Vec<(String, &'a Command)>) {
+    for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+        let path = format!("{path}{}", below.get_name());
+        all.push((path.clone(), below));
+        with_paths(below, &format!("{path} "), all);
+    }
+}
+
+/// Flags that the word means in all commands: each in one line, with the commands that have it. A flag of that name
+/// comes before a topic, whose flags would be many. `None` if there are none.
+fn of_commands(word: &str, columns: usize) -> Option<String> {
+    let (mut cli, mut all) = (Cli::command(), Vec::new());
+    cli.build();
+    with_paths(&cli, "", &mut all);
+    let [by_topic, by_name, by_text] = MEANINGS;
+    let has = |fits: &fn(&Arg, &str) -> bool| {
+        all.iter().any(|(_, command)| command.get_arguments().any(|arg| is_flag(arg) && fits(arg, word)))
+    };
+    let fits = [by_name, by_topic, by_text].into_iter().find(has)?;
+    let mut found: Vec<([String; 2], Vec<&str>)> = Vec::new();
+    for (path, command) in &all {
+        for arg in command.get_arguments().filter(|arg| is_flag(arg) && fits(arg, word)) {
+            let row = [spec(arg), about(arg)];
+            match found.iter_mut().find(|(other, _)| *other == row) {
+                Some((_, paths)) => paths.push(path),
+                None => found.push((row, vec![path.as_str()])),
+            }
+        }
+    }
+    let mut text = format!("Flags of commands for {:?}:\n", clean(word, 40));
+    for ([spec, about], paths) in &found {
+        let about = brief(about, columns.saturating_sub(spec.chars().count() + 4));
+        text.extend(["  ", spec, "  ", &about, "\n"]);
+        for line in wrap(&paths.join(", "), columns.saturating_sub(6)) {
+            text.extend(["      ", &line, "\n"]);
+        }
+    }
+    let first = found.first().and_then(|(_, paths)| paths.first().copied()).unwrap_or_default();
+    Some(format!("{text}\nIn full: habitat-tui {first} --help {}\n", clean(word, 40)))
 }
 
 /// Description of a command, its usage, and one line for each of its commands and most common flags.
@@ -196,7 +255,7 @@ fn commands(command: &Command, is_program: bool) -> Vec<[String; 3]> {
     COMMANDS.iter().flat_map(of).collect()
 }
 
-/// Where the rest of the help is.
+/// Lines that name the commands for the rest of the help.
 fn more(command: &Command, line: &str, is_cut: bool) -> String {
     let mut topics: Vec<String> = Vec::new();
     for arg in command.get_arguments().filter(|arg| !arg.is_positional() && !arg.is_hide_set()) {
@@ -295,6 +354,18 @@ mod tests {
         assert!(deadline.contains("Includes set-up") && !deadline.contains("--budget"), "{deadline}");
         assert!(shown("plan --help electricity").contains("--usd-per-kwh"));
         assert!(shown("prices help update").contains("habitat-tui prices update"));
+        // The program has no such flag, its commands have.
+        let html = shown("--help html");
+        assert!(html.contains("--html <FILE>") && html.contains("      predict, plan, diff\n"), "{html}");
+        assert!(html.contains("In full: habitat-tui"), "{html}");
+        let machines = shown("--help max-machines");
+        assert!(machines.contains("  plan") && machines.contains("--max-machines <N>"), "{machines}");
+        let other = shown("batches --help html");
+        assert!(
+            other.contains("no flag of `habitat-tui batches`") && other.contains("      predict, plan, diff\n"),
+            "{other}"
+        );
+        assert!(!shown("--help job-log").contains("job-log <"));
         let none = shown("plan --help nonesuch");
         assert!(none.contains("no flag") && none.contains(", offers, "), "{none}");
     }

@@ -25,7 +25,7 @@ pub struct InputArgs {
     #[command(flatten)]
     pub recorded: RecordedArgs,
     /// Tokens per sample, if the file lacks it.
-    #[arg(long, value_name = "N", value_parser = values::whole, allow_hyphen_values = true, help_heading = "Recorded step")]
+    #[arg(long, value_name = "N", value_parser = values::within::<u64>(1, u32::MAX.into()), allow_hyphen_values = true, help_heading = "Recorded step")]
     pub sequence_length: Option<u64>,
     /// Prediction method.
     #[arg(long, value_parser = choice::<MethodChoice>(), default_value = MethodChoice::Auto.name(), help_heading = "Prediction")]
@@ -113,7 +113,7 @@ pub struct WorkloadArgs {
     #[arg(long, value_name = "N", value_parser = values::batch_size, allow_hyphen_values = true)]
     pub batch_size: Option<u64>,
     /// Tokens per sample, instead of the detected number.
-    #[arg(long, value_name = "N", value_parser = values::whole, allow_hyphen_values = true)]
+    #[arg(long, value_name = "N", value_parser = values::within::<u64>(1, u32::MAX.into()), allow_hyphen_values = true)]
     pub sequence_length: Option<u64>,
     /// Parameters of the model, instead of the detected number.
     #[arg(long, value_name = "N", value_parser = values::whole, allow_hyphen_values = true)]

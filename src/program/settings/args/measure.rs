@@ -9,8 +9,8 @@ use clap::{Args, Subcommand, ValueEnum};
 use super::{FileArgs, InputArgs, ModelArgs, RecordedArgs};
 use habitat_base::units::most;
 use habitat_planning::values;
-use habitat_prediction::Sharding;
 use habitat_prediction::scale::ModelParallel;
+use habitat_prediction::{Precision, Sharding};
 use habitat_step::profile::Sample;
 
 /// Arguments of `calibrate`.
@@ -49,19 +49,33 @@ pub struct CalibrateArgs {
 ///
 /// Needs the same job on one and on several GPUs of one machine, data parallel with the same batch per GPU. Pass the
 /// result to plans as --scaling-factor: software with slow gradient exchange has the same overhead on every machine.
+///
+/// For language models, --runs takes the steps of any layouts instead, and gives --layout-factors for all other layouts
+/// on these machines; FILE is then one micro-batch on one GPU, recorded or from `trace-shapes --config`.
 #[derive(Debug, Args)]
 pub struct CalibrateScalingArgs {
     /// The step recorded on one GPU of that machine.
     pub file: PathBuf,
+    /// Measured steps of layouts: a CSV table with the columns machines, gpus (of a machine) and `step_ms`, and, as they
+    /// apply, tensor, pipeline, chunks, context, expert, sharding, recompute (true or false), `global_batch` and
+    /// `network_gbit`.
+    #[arg(long, value_name = "FILE", requires = "to", conflicts_with_all = ["gpus", "step_ms"])]
+    pub runs: Option<PathBuf>,
+    /// GPU of the runs.
+    #[arg(long, value_name = "GPU", requires = "runs")]
+    pub to: Option<String>,
+    /// Precision of the runs, if FILE is in another.
+    #[arg(long, value_parser = choice::<Precision>(), ignore_case = true, requires = "runs")]
+    pub precision: Option<Precision>,
     /// Facts about it.
     #[command(flatten)]
     pub recorded: RecordedArgs,
     /// Number of GPUs of the measured run.
-    #[arg(long, value_name = "N", value_parser = values::within::<u32>(2, most::GPUS.into()))]
-    pub gpus: u32,
+    #[arg(long, value_name = "N", value_parser = values::within::<u32>(2, most::GPUS.into()), required_unless_present = "runs")]
+    pub gpus: Option<u32>,
     /// Step time of that run, milliseconds.
-    #[arg(long, value_name = "MS", value_parser = values::count)]
-    pub step_ms: f64,
+    #[arg(long, value_name = "MS", value_parser = values::count, required_unless_present = "runs")]
+    pub step_ms: Option<f64>,
     /// As JSON.
     #[arg(long)]
     pub json: bool,
@@ -135,6 +149,7 @@ impl CompareSpeedArgs {
             context: self.context_parallel,
             chunks: self.virtual_stages,
             expert: self.expert_parallel,
+            recompute: false,
         }
     }
 }

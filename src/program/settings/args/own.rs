@@ -1,5 +1,7 @@
 //! Own machines on the command line.
 
+use std::fmt;
+
 use clap::Args;
 
 use habitat_base::text;
@@ -9,10 +11,10 @@ use habitat_planning::values;
 /// Own machines for plans, without a price file.
 #[derive(Debug, Clone, Default, PartialEq, Args)]
 pub struct OwnArgs {
-    /// Your own machines by their GPUs (2x3090, rtx-4090).
+    /// Your own machines by their GPUs (2x3090, rtx-4090, or 4x8xh100: 4 machines with 8 GPUs each).
     ///
     /// Their cost is electricity. For other costs, use a price file.
-    #[arg(long, value_name = "[N×]GPU", value_delimiter = ',', value_parser = own_machine, help_heading = "Offers")]
+    #[arg(long, value_name = "[[M×]N×]GPU", value_delimiter = ',', value_parser = own_machine, help_heading = "Offers")]
     pub own: Vec<OwnMachine>,
     /// Electricity price of own machines in US dollars per kWh (default: 0.16).
     #[arg(long, value_name = "USD", value_parser = values::usd_per_kwh, allow_hyphen_values = true, requires = "own", help_heading = "Offers")]
@@ -22,16 +24,28 @@ pub struct OwnArgs {
 /// An own machine as typed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnMachine {
-    /// Number of GPUs.
+    /// Number of machines.
+    pub machines: u32,
+    /// Number of GPUs of one machine.
     pub count: u32,
     /// Name of the GPU.
     pub gpu: String,
 }
 
+impl fmt::Display for OwnMachine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { machines, count, gpu } = self;
+        if *machines > 1 {
+            write!(f, "{machines}x")?;
+        }
+        write!(f, "{count}x{gpu}")
+    }
+}
+
 impl OwnArgs {
     /// The machines as typed.
     pub fn names(&self) -> Vec<String> {
-        self.own.iter().map(|OwnMachine { count, gpu }| format!("{count}x{gpu}")).collect()
+        self.own.iter().map(ToString::to_string).collect()
     }
 
     /// Parses typed machines, such as those in a plan's file.
@@ -46,10 +60,25 @@ impl OwnArgs {
 }
 
 /// Parses `2x3090`, `2 x RTX 3090`, `3090x2`, `rtx-4090`, or `a100:8` as in `SkyPilot` and Slurm.
+///
+/// `4x8xh100` is four machines.
 fn own_machine(typed: &str) -> Result<OwnMachine, String> {
-    let problem = || {
-        format!("{:?} is not a valid machine; expected its GPUs, such as 2x3090 or rtx-4090", text::clean(typed, 60))
+    let times = |text: &str| {
+        let digits = text.find(|c: char| !c.is_ascii_digit()).filter(|digits| *digits > 0)?;
+        let rest = text[digits..].trim_start().strip_prefix(['x', 'X', '×', '*'])?.trim_start();
+        Some((text[..digits].to_owned(), rest.to_owned()))
     };
+    let problem = || {
+        let typed = text::clean(typed, 60);
+        format!("{typed:?} is not a valid machine; expected its GPUs, such as 2x3090, rtx-4090 or 4x8xh100")
+    };
+    if let Some((machines, one)) = times(typed.trim()).filter(|(_, one)| times(one).is_some()) {
+        if times(&one).is_some_and(|(_, gpu)| times(&gpu).is_some()) {
+            return Err(problem());
+        }
+        let machines = values::within(1, most::GPUS.into())(&machines)?;
+        return Ok(OwnMachine { machines, ..own_machine(&one)? });
+    }
     let trimmed = typed.trim();
     let digits = trimmed.find(|c: char| !c.is_ascii_digit()).unwrap_or(0);
     let behind = trimmed[digits..].trim_start().strip_prefix(['x', 'X', '×', '*']);
@@ -68,7 +97,7 @@ fn own_machine(typed: &str) -> Result<OwnMachine, String> {
         return Err(problem());
     }
     let count = values::within(1, most::GPUS.into())(count).map_err(|why| format!("{}: {why}", problem()))?;
-    Ok(OwnMachine { count, gpu: gpu.to_owned() })
+    Ok(OwnMachine { machines: 1, count, gpu: gpu.to_owned() })
 }
 
 #[cfg(test)]
@@ -93,9 +122,26 @@ mod tests {
             ("4xrtx3090", 4, "rtx3090"),
             ("8xmi300x", 8, "mi300x"),
         ] {
-            assert_eq!(own_machine(text), Ok(OwnMachine { count, gpu: gpu.to_owned() }), "{text}");
+            assert_eq!(own_machine(text), Ok(OwnMachine { machines: 1, count, gpu: gpu.to_owned() }), "{text}");
         }
-        for wrong in ["", "2x", "0x3090", "x:", "3090:0", "3090:two", "9999999x3090", ":2"] {
+        for (text, shown) in [("4x8xh100", "4x8xh100"), ("2 × 2 × RTX 3090", "2x2xRTX 3090"), ("1x2x4090", "2x4090")]
+        {
+            assert_eq!(own_machine(text).unwrap().to_string(), shown);
+        }
+        for wrong in [
+            "",
+            "2x",
+            "0x3090",
+            "x:",
+            "3090:0",
+            "3090:two",
+            "9999999x3090",
+            ":2",
+            "0x8xh100",
+            "2x0xh100",
+            "2x8x",
+            "2x8x4xh100",
+        ] {
             assert!(own_machine(wrong).is_err(), "{wrong}");
         }
     }

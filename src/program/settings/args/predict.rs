@@ -3,13 +3,16 @@
 use crate::settings::choices::choice;
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
-use super::{BlackBoxArgs, FileArgs, InputArgs, ModelArgs, OwnArgs, PagerArgs, RecordedArgs, TableForm};
+use super::{
+    BlackBoxArgs, FileArgs, InputArgs, LaunchArgs, ModelArgs, OwnArgs, PagerArgs, RecordedArgs, TableArgs, TableForm,
+};
 use crate::settings::wish::Wish;
 use habitat_planning::plan::Accept;
 use habitat_planning::values::{self, BatchSizes};
 use habitat_prediction::{Host, MethodChoice, Precision};
+use habitat_reports::launch::Launcher;
 use habitat_step::profile::Sample;
 
 /// Arguments of `predict`.
@@ -116,17 +119,11 @@ pub struct PlanArgs {
     #[arg(long, help_heading = "Output", group = "plan_form")]
     pub markdown: bool,
     /// As a launch file for a tool.
-    #[arg(long, value_enum, value_name = "TOOL", help_heading = "Output", group = "plan_form")]
-    pub export: Option<ExportTool>,
-    /// Slurm partition with these GPUs, for --export slurm.
-    #[arg(long, value_name = "NAME", help_heading = "Output", requires = "export")]
-    pub partition: Option<String>,
-    /// Training command for --export, as typed on one GPU; `python …` is started once for each GPU, by torchrun.
-    #[arg(long, value_name = "COMMAND", help_heading = "Output", requires = "export")]
-    pub command: Option<String>,
-    /// Framework whose flags for the planned layout and batches follow the command.
-    #[arg(long, value_enum, help_heading = "Output", requires = "command")]
-    pub framework: Option<FrameworkName>,
+    #[arg(long, value_parser = choice::<Launcher>(), value_name = "TOOL", help_heading = "Output", group = "plan_form")]
+    pub export: Option<Launcher>,
+    /// How the parts start.
+    #[command(flatten)]
+    pub launch: LaunchArgs,
     /// Also write a report to share: one HTML file, without scripts or network.
     ///
     /// Contains the verdict, cost against time, the plan over time, the recorded step with its idle time, and all
@@ -179,15 +176,15 @@ pub struct PlanJobsArgs {
     /// the global batch of the recording. Each job may accept more (`accept` in the file).
     #[arg(long, value_name = "WHAT", value_delimiter = ',', value_parser = choice::<Accept>(), help_heading = "Offers")]
     pub accept: Vec<Accept>,
-    /// Output format.
+    /// As launch files for a tool, in the folder of -o: one for each job, and start.sh, which starts all.
+    #[arg(long, value_parser = choice::<Launcher>(), value_name = "TOOL", help_heading = "Output", conflicts_with_all = ["json", "csv", "markdown"], requires = "output")]
+    pub export: Option<Launcher>,
+    /// How the jobs start, in addition to their file.
     #[command(flatten)]
-    pub form: TableForm,
-    /// Whether long text is paged.
+    pub launch: LaunchArgs,
+    /// How the table is written.
     #[command(flatten)]
-    pub pager: PagerArgs,
-    /// A file instead of standard output.
-    #[command(flatten)]
-    pub file_args: FileArgs,
+    pub table: TableArgs,
 }
 
 /// Arguments of `compare`.
@@ -213,26 +210,6 @@ pub struct CompareArgs {
     pub file_args: FileArgs,
 }
 
-/// Frameworks that take their layout from flags.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum FrameworkName {
-    /// Megatron-LM, Megatron Core 0.12 or later.
-    Megatron,
-    /// torchtitan 0.2 or later.
-    Torchtitan,
-}
-
-/// Tools that launch the parts of a plan.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum ExportTool {
-    /// Task YAML for `sky launch` and `sky jobs launch`.
-    Skypilot,
-    /// Task YAML for `dstack apply`.
-    Dstack,
-    /// A script for `sbatch`, on your own machines.
-    Slurm,
-}
-
 /// Arguments of `batches`.
 #[derive(Debug, Args)]
 pub struct BatchesArgs {
@@ -244,7 +221,7 @@ pub struct BatchesArgs {
     pub sample: Option<Sample>,
     /// Batch sizes to predict (default: 2, 4 and 8 times the largest recorded one, and the largest
     /// that fits).
-    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = values::batch_size)]
+    #[arg(long, alias = "batch-sizes", value_name = "N", value_delimiter = ',', value_parser = values::batch_size)]
     pub at: Vec<u64>,
     /// GPUs (default: the recording GPU).
     #[arg(long = "to", alias = "gpu", value_name = "GPU", value_delimiter = ',')]
@@ -274,15 +251,9 @@ pub struct BatchesArgs {
     /// Models for predictions.
     #[command(flatten)]
     pub models: ModelArgs,
-    /// Output format.
+    /// How the table is written.
     #[command(flatten)]
-    pub form: TableForm,
-    /// Whether long text is paged.
-    #[command(flatten)]
-    pub pager: PagerArgs,
-    /// A file instead of standard output.
-    #[command(flatten)]
-    pub file_args: FileArgs,
+    pub table: TableArgs,
 }
 
 impl BatchesArgs {

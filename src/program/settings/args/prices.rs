@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use jiff::civil::Date;
 
-use super::{FileArgs, PagerArgs, TableForm};
+use super::TableArgs;
 use habitat_planning::values;
 
 /// Arguments of `prices`.
@@ -15,16 +15,16 @@ pub struct PricesArgs {
     /// The command (default: list).
     #[command(subcommand)]
     pub command: Option<PricesCommand>,
-    /// Arguments of the list.
+    /// How the list is written.
     #[command(flatten)]
-    pub list: PricesListArgs,
+    pub list: TableArgs,
 }
 
 /// Commands about prices.
 #[derive(Debug, Subcommand)]
 pub enum PricesCommand {
     /// List providers: sources of their prices, age, and number of doubtful ones.
-    List(PricesListArgs),
+    List(TableArgs),
     /// Fetch prices to the configuration folder.
     ///
     /// Without --from it fetches SkyPilot's public catalog, one file per provider; no other command fetches anything.
@@ -33,20 +33,6 @@ pub enum PricesCommand {
     /// that has lost most offers of its provider, or that has a date in the future. The next run resumes an interrupted
     /// download.
     Update(PricesUpdateArgs),
-}
-
-/// Arguments of `prices list`.
-#[derive(Debug, Args)]
-pub struct PricesListArgs {
-    /// Output format.
-    #[command(flatten)]
-    pub form: TableForm,
-    /// Whether long text is paged.
-    #[command(flatten)]
-    pub pager: PagerArgs,
-    /// Output file.
-    #[command(flatten)]
-    pub file_args: FileArgs,
 }
 
 /// Arguments of `prices update`.

@@ -73,23 +73,31 @@ impl TableForm {
     }
 }
 
-/// Arguments of `gpus`.
+/// How a table is written.
 #[derive(Debug, Args)]
-pub struct GpusArgs {
-    /// Only GPUs with this text in slug, name or architecture.
-    pub filter: Option<String>,
+pub struct TableArgs {
     /// Output format.
     #[command(flatten)]
     pub form: TableForm,
-    /// Print the catalog file of one GPU, as a template for your own.
-    #[arg(long, value_name = "GPU", conflicts_with_all = ["filter", "json", "csv", "markdown"])]
-    pub toml: Option<String>,
     /// Whether long text is paged.
     #[command(flatten)]
     pub pager: PagerArgs,
     /// A file instead of standard output.
     #[command(flatten)]
     pub file_args: FileArgs,
+}
+
+/// Arguments of `gpus`.
+#[derive(Debug, Args)]
+pub struct GpusArgs {
+    /// Only GPUs with this text in slug, name or architecture.
+    pub filter: Option<String>,
+    /// Print the catalog file of one GPU, as a template for your own.
+    #[arg(long, value_name = "GPU", conflicts_with_all = ["filter", "json", "csv", "markdown"])]
+    pub toml: Option<String>,
+    /// How the table is written.
+    #[command(flatten)]
+    pub table: TableArgs,
 }
 
 /// Arguments of `offers`.
@@ -106,15 +114,9 @@ pub struct OffersArgs {
     /// Include offers that plans do not use, with the reason.
     #[arg(long)]
     pub all: bool,
-    /// Output format.
+    /// How the table is written.
     #[command(flatten)]
-    pub form: TableForm,
-    /// Whether long text is paged.
-    #[command(flatten)]
-    pub pager: PagerArgs,
-    /// A file instead of standard output.
-    #[command(flatten)]
-    pub file_args: FileArgs,
+    pub table: TableArgs,
 }
 
 /// Arguments of `schema`.
@@ -147,6 +149,8 @@ pub enum SchemaArg {
     PlanJobs,
     /// `*.blackbox.json`.
     BlackBox,
+    /// A line of `run --json-lines`, `join --json-lines` and `jobs --json-lines`.
+    JobLines,
 }
 
 /// Arguments of `check`.
@@ -189,6 +193,8 @@ pub struct HelpArgs {
 /// Arguments of `man`.
 #[derive(Debug, Args)]
 pub struct ManArgs {
+    /// A command, for its own page.
+    pub command: Option<String>,
     /// Output file.
     #[command(flatten)]
     pub file_args: FileArgs,

@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use super::WorkloadArgs;
 use habitat_planning::values;
 use habitat_prediction::Precision;
-use habitat_step::decoder::Recompute;
+use habitat_step::decoder::{Loss, Recompute};
 
 /// Arguments of `env`.
 ///
@@ -145,13 +145,21 @@ pub struct TraceShapesArgs {
     /// The function: train.py:build, or package.module:build.
     #[arg(value_name = "PLACE:FUNCTION", required_unless_present = "config")]
     pub target: Option<String>,
-    /// Make the step of a language model from its dimensions instead, without Python: a config.json of Hugging Face, or
-    /// a name such as llama3-8b.
+    /// Make the step of a language model from its dimensions instead, without Python: a name such as llama3-8b, a
+    /// config.json of Hugging Face, or the script that trains it with Megatron-LM or torchtitan.
     #[arg(long, value_name = "NAME|FILE", conflicts_with_all = ["target", "arguments", "python"])]
     pub config: Option<String>,
-    /// With --config: what the backward pass computes again to keep fewer activations.
-    #[arg(long, value_parser = choice::<Recompute>(), default_value = "none")]
-    pub recompute: Recompute,
+    /// With --config: what the backward pass computes again to keep fewer activations (default: as in the script, else
+    /// none).
+    #[arg(long, value_parser = choice::<Recompute>())]
+    pub recompute: Option<Recompute>,
+    /// With --config: copies of the logits at the loss, which decide the memory of long vocabularies (default: as in the
+    /// script, else plain).
+    #[arg(long, value_parser = choice::<Loss>(), requires = "config")]
+    pub loss: Option<Loss>,
+    /// With --config: gradients of micro-batches add up in 16 bits, not in 32.
+    #[arg(long, requires = "config")]
+    pub narrow_gradients: bool,
     /// Batch sizes to call it with (16,32,64); one profile each.
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = values::batch_size)]
     pub batch_sizes: Vec<u64>,

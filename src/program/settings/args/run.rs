@@ -89,7 +89,23 @@ pub struct RunArgs {
     /// Shows the cost of the job.
     #[arg(long, value_name = "USD", value_parser = values::usd_per_hour, allow_hyphen_values = true, help_heading = "Job")]
     pub price: Option<UsdPerHour>,
-    /// Write the job's standard output and error to this file (default with screens: next to the profile, *.log).
+    /// Start the job in the background and return at once.
+    ///
+    /// Prints the name of the job, under which `join`, `jobs` and `history` know it. It runs on and is recorded without
+    /// a terminal.
+    #[arg(long, conflicts_with_all = ["batches", "no_tui"], help_heading = "Job")]
+    pub detach: bool,
+    /// Keep this job: the process that `run` starts for it.
+    #[arg(long, value_name = "DIR", hide = true)]
+    pub keeper: Option<PathBuf>,
+    /// The plan that the job follows (TOML): shows work, time and money left, and what will be missed.
+    ///
+    /// Takes the steps and the price from it, unless --total-steps and --price say otherwise. On the screens, n plans
+    /// the rest anew. A deadline that was given as a date stays that date.
+    #[arg(long, value_name = "PLAN", conflicts_with_all = ["batches", "cupti"], help_heading = "Job")]
+    pub plan: Option<PathBuf>,
+    /// Write the job's standard output and error to this file (default with screens or --detach: next to the profile,
+    /// *.log).
     #[arg(long, value_name = "FILE", help_heading = "Job")]
     pub log: Option<PathBuf>,
     /// Do not open the screens: the job keeps the terminal.
@@ -103,6 +119,12 @@ pub struct RunArgs {
     /// Write all observations to this file as JSON.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub json: Option<PathBuf>,
+    /// Print what happens as lines of JSON instead of opening the screens.
+    ///
+    /// The job's output goes to a file, as with the screens. The job goes on if the reader stops; else the exit code is
+    /// the job's.
+    #[arg(long, conflicts_with_all = ["batches", "detach", "no_tui", "quiet"], help_heading = "Output")]
+    pub json_lines: bool,
     /// Print only errors.
     #[arg(short, long, help_heading = "Output")]
     pub quiet: bool,

@@ -26,6 +26,12 @@ fn the_example_of_the_header_reads() {
 #[test]
 fn what_is_wrong_is_named_with_its_line() {
     assert!(said("").contains("no [[job]]"));
+    let yaml = said("name: train\nresources:\n  accelerators: \"H100:1\"\n");
+    assert!(
+        yaml.starts_with("line 1: ") && yaml.ends_with("; a jobs file is TOML with a [[job]] for each job"),
+        "{yaml}"
+    );
+    assert!(!said(&format!("{JOB}steps 3")).contains("a jobs file is TOML"));
     assert!(said("[[job]]\nsteps = 1").starts_with("line 1: the job has no name"));
     let many = said(&"[[job]]\n".repeat(MOST_JOBS + 1));
     assert!(many.starts_with("line 1001: 1001 jobs, but at most 1000"), "{many}");
@@ -42,7 +48,17 @@ fn what_is_wrong_is_named_with_its_line() {
     let deadline = said(&format!("{JOB}deadline = \"soon\""));
     assert!(deadline.starts_with("line 5: job \"a\": deadline: \"soon\" is not a valid deadline"), "{deadline}");
     let unknown = said(&format!("{JOB}\nmax_gpu = 3"));
-    assert!(unknown.starts_with("line 6: job \"a\": max_gpu: unknown field `max_gpu`"), "{unknown}");
+    assert!(unknown.starts_with("line 6: job \"a\": max_gpu: unknown field `max_gpu` (near: max_gpus"), "{unknown}");
+    let types = [
+        ("gpus = \"l4\"", "string \"l4\", expected a list, such as [\"a\", \"b\"]"),
+        ("count = 2.0", "floating point `2.0`, expected a whole number"),
+        ("priority = \"high\"", "string \"high\", expected a number"),
+        ("priority = 1e300", "1e300; use a number from 1e-6 to 1e6, such as 10: jobs of higher priority end earlier"),
+    ];
+    for (line, problem) in types {
+        let key = line.split(' ').next().unwrap();
+        assert_eq!(said(&format!("{JOB}{line}")), format!("line 5: job \"a\": {key}: {problem}"));
+    }
     assert!(
         said(&format!("{JOB}confidence = \"high\"")).starts_with("line 5: job \"a\": confidence belongs at the top")
     );
@@ -89,6 +105,10 @@ fn machines_and_rented_offers_rule_each_other_out() {
     assert!(divided.contains("job \"a\": tensor_parallel: must be 1 to 1024"), "{divided}");
     let network = said(&format!("{JOB}network_gbit_per_second = 100\n{machine}"));
     assert!(network.contains("job \"a\": network_gbit_per_second: does not apply to [[machine]]"), "{network}");
+    let both =
+        JobsFile::parse(&format!("rent = true\nbudget = 5\n{JOB}regions = [\"eu\"]\n{machine}share = true")).unwrap();
+    assert!(both.rent && both.machines[0].share);
+    assert!(said(&format!("rent = true\n{JOB}")).starts_with("line 1: rent: without [[machine]]"));
     assert!(said(&format!("{JOB}{machine}count = 0")).contains("machine \"v100\": count: 0"));
     assert!(said(&format!("{JOB}{machine}{machine}")).starts_with("line 7: machine \"v100\": another machine"));
     assert!(said(&format!("{JOB}{machine}count = 201")).contains("at most 200"));
@@ -115,16 +135,13 @@ fn copies_and_jobs_that_wait_for_them() {
             format!("{sweep}{}", JOB.replace("\"a\"", "\"sweep 2\"")),
             "line 6: job \"sweep 2\": line 1 has a job with this name",
         ),
-        (
-            format!("{JOB}after = [\"a\"]"),
-            "line 5: job \"a\": after: \"a\" after \"a\" wait for one another in a cycle",
-        ),
+        (format!("{JOB}after = [\"a\"]"), "line 5: job \"a\": after: \"a\" waits for itself"),
         (
             format!("{JOB}after = [\"last\"]\n{last}after = [\"a\"]"),
             "line 5: job \"a\": after: \"a\" after \"last\" after \"a\" wait for one another in a cycle",
         ),
         (format!("{JOB}{last}after = [\"aa\"]"), "line 9: job \"last\": after: no job is named \"aa\" (near: a"),
-        (format!("{JOB}priority = 0"), "line 5: job \"a\": priority: 0; use a number above 0"),
+        (format!("{JOB}priority = 0"), "line 5: job \"a\": priority: 0; use a number from 1e-6 to 1e6"),
         (format!("{JOB}priority = 3"), "line 1: job \"a\": priority: only works if jobs may wait"),
         (format!("{JOB}arrives = 3"), "line 1: job \"a\": arrives: only works if jobs may wait"),
         (
@@ -136,4 +153,59 @@ fn copies_and_jobs_that_wait_for_them() {
         let problem = said(&text);
         assert!(problem.starts_with(expected), "{problem}");
     }
+}
+
+#[test]
+fn copies_that_stop_early_become_rungs() {
+    let sweep =
+        JOB.replace("\"a\"", "\"sweep\"").replace("10", "1000") + "count = 40\nsurvive = 0.1\ncheck = [0.1, 0.4]\n";
+    let last = JOB.replace("\"a\"", "\"last\"") + "after = [\"sweep\"]\n";
+    let file = JobsFile::parse(&format!("wait = true\n{sweep}{last}")).unwrap();
+    let rungs: Vec<(&str, Option<u64>, &[usize])> =
+        file.jobs.iter().map(|job| (job.name.as_str(), job.wish.steps, job.after.as_slice())).collect();
+    let first: Vec<usize> = (0..40).collect();
+    assert_eq!((rungs.len(), rungs[0]), (46, ("sweep 1", Some(100), &[][..])));
+    assert_eq!(rungs[40], ("sweep rung 2 1", Some(300), &first[..]));
+    assert_eq!(rungs[44], ("sweep rung 3 1", Some(600), &[40, 41, 42, 43][..]));
+    assert_eq!(rungs[45], ("last", Some(10), &[44][..]));
+    assert_eq!(file.jobs[43].launch.env["RUNG"], "2");
+    for (more, expected) in [
+        ("survive = 0.5\ncheck = 0.1", "line 5: job \"a\": survive: needs count"),
+        ("count = 4\nsurvive = 1.5\ncheck = 0.1", "line 6: job \"a\": survive: 1.5; use a share above 0 and below 1"),
+        ("count = 4\nsurvive = nan\ncheck = 0.1", "line 6: job \"a\": survive: NaN; use a share"),
+        ("count = 4\nsurvive = 0.5", "line 6: job \"a\": survive: needs check"),
+        ("count = 4\ncheck = 0.5", "line 6: job \"a\": check: needs survive"),
+        (
+            "count = 4\nsurvive = 0.5\ncheck = [0.4, 0.1]",
+            "line 7: job \"a\": check: 0.1 after 0.4; use shares that grow",
+        ),
+        ("count = 4\nsurvive = 0.5\ncheck = [0.0]", "line 7: job \"a\": check: 0; use shares of the work"),
+        ("count = 4\nsurvive = 0.5\ncheck = \"10%\"", "line 7: job \"a\": check: expected a share of the work"),
+        ("count = 4\nsurvive = 0.5\ncheck = 0.1\nbudget = 3", "line 8: job \"a\": budget: does not apply to copies"),
+        ("count = 900\nsurvive = 0.5\ncheck = 0.1", "line 5: count: 900 makes 1350 jobs, but at most 1000"),
+    ] {
+        let problem = said(&format!("{JOB}{more}\n[[machine]]\ngpu = \"v100\""));
+        assert!(problem.starts_with(expected), "{problem}");
+    }
+    let problem = said(&format!("{JOB}count = 4\nsurvive = 0.5\ncheck = 0.1"));
+    assert!(problem.starts_with("line 1: job \"a\": survive: only works if jobs may wait"), "{problem}");
+}
+
+#[test]
+fn deadlines_that_may_be_missed_have_a_price() {
+    let soft = "late_usd_per_hour = \"$3\"\n";
+    let file = JobsFile::parse(&format!("deadline = 9\n{soft}hour_value = 2\n{JOB}deadline = 5\n{soft}")).unwrap();
+    let price = UsdPerHour::new(3.0).ok();
+    assert_eq!(
+        (file.late_price, file.jobs[0].time.late_usd_per_hour, file.hour_value),
+        (price, price, UsdPerHour::new(2.0).ok())
+    );
+    let problem = said(&format!("{soft}{JOB}"));
+    assert!(problem.starts_with("line 1: late_usd_per_hour: needs deadline at the top"), "{problem}");
+    let problem = said(&format!("deadline = 9\n{JOB}{soft}"));
+    assert!(problem.starts_with("line 6: job \"a\": late_usd_per_hour: needs deadline in this job"), "{problem}");
+    let problem = said(&format!("wait = true\nhour_value = true\n{JOB}"));
+    assert!(problem.starts_with("line 2: hour_value: "), "{problem}");
+    let problem = said(&format!("{JOB}hour_value = -1"));
+    assert!(problem.starts_with("line 5: job \"a\": hour_value: "), "{problem}");
 }

@@ -35,7 +35,8 @@ impl Regions {
     /// Products: a second of warm-up and two of measurement, long enough for boards to reach their power limit.
     pub(super) const PRODUCTS: Self = Self { region_us: 100_000.0, warm_us: 1_000_000.0, most_warm: 40, kept: 20 };
 
-    /// Collects the figures of regions; `one` times a region and returns its length in microseconds and its figure.
+    /// Spread of a figure, such as GB/s, over timed regions. `one` runs a region and returns its time in microseconds
+    /// and its figure.
     pub(super) fn collect(self, mut one: impl FnMut() -> Result<(f64, f64), Problem>) -> Result<Spread, Problem> {
         let mut last: Vec<f64> = Vec::new();
         let mut warm_us = 0.0;

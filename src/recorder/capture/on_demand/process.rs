@@ -87,7 +87,12 @@ pub(in crate::capture) fn command(pid: u32) -> Vec<String> {
 
 /// Whether the process exists and has not ended.
 pub(in crate::capture) fn runs(pid: u32) -> bool {
-    stat(pid).is_some_and(|(state, ..)| !matches!(state, 'Z' | 'X'))
+    start(pid).is_some()
+}
+
+/// Start of a running process in clock ticks since the machine started; `None` if it has ended.
+pub(in crate::capture) fn start(pid: u32) -> Option<u64> {
+    stat(pid).filter(|(state, ..)| !matches!(state, 'Z' | 'X')).map(|(.., start)| start)
 }
 
 /// A process and its descendants.

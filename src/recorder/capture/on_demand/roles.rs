@@ -38,7 +38,7 @@ pub struct Facts {
 /// First version in which starting its own profiler while an on-demand trace is written does not crash the program.
 /// Older ones end with "Can't disable Kineto profiler when it's not running" (observed with 2.6; 2.10 and 2.11 have
 /// that check too, 2.12 only warns).
-const BEARS_ITS_OWN: (u32, u32) = (2, 12);
+const SAFE_WITH_OWN_PROFILER: (u32, u32) = (2, 12);
 
 impl Facts {
     /// Whether starting its own profiler during a recording does not crash the program. Assumes so if the version is
@@ -46,7 +46,7 @@ impl Facts {
     pub fn bears_its_own_profiler(&self) -> bool {
         let mut parts = self.torch.as_deref().unwrap_or_default().split('.').map_while(|part| part.parse::<u32>().ok());
         match (parts.next(), parts.next()) {
-            (Some(major), Some(minor)) => (major, minor) >= BEARS_ITS_OWN,
+            (Some(major), Some(minor)) => (major, minor) >= SAFE_WITH_OWN_PROFILER,
             _ => true,
         }
     }

@@ -1,10 +1,10 @@
 //! A process of a recorded job, with its steps and windows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::work::Work;
-use crate::capture::messages::{Held, Hello, Model, Stage, Window, World};
-use crate::live::{Exchange, Waiting};
+use crate::capture::messages::{Held, Hello, Model, Parts, Stage, Window, World};
+use crate::live::{Exchange, Split, Waiting};
 use habitat_base::regress::quantile::median;
 use habitat_base::units::{Micros, Range};
 
@@ -52,6 +52,9 @@ pub struct Process {
     pub steps: u64,
     /// Steps outside windows; if there are very many, the last ones.
     pub times: Vec<Timed>,
+    /// Time, wait for data, forward, backward and optimizer of the last steps in which these are known, in
+    /// microseconds.
+    pub parts: VecDeque<[f64; 5]>,
     /// Worker processes of the last `DataLoader` used.
     pub workers: Option<u32>,
     /// Processors available to it.
@@ -138,8 +141,12 @@ pub struct CudaWindow {
 /// Number of first steps to ignore if there are enough others: caches fill, allocators grow, libraries select kernels.
 pub(super) const WARM_UP: u64 = 5;
 
-/// Number of last steps for the share of time spent waiting for data.
+/// Number of last steps, at least, for the share of time spent waiting for data; and their time in microseconds, if
+/// they are short: other programs delay single steps.
 pub(super) const WAITED_STEPS: usize = 50;
+const WAITED_TIME_US: f64 = 10e6;
+/// Number of last steps whose parts are kept: of short steps, two seconds' worth.
+const PARTS_STEPS: usize = 400;
 
 /// Share of time spent waiting for data from which the loader determines the step time.
 const WAITS: f64 = 0.5;
@@ -185,12 +192,28 @@ impl Process {
         Some(Range { low: low?, mid: mid?, high: high? })
     }
 
+    /// Wait for data and time, in microseconds, of each of the last steps in which both are known.
+    fn waits(&self) -> Vec<(f64, f64)> {
+        let mut passed_us = 0.0;
+        let is_late = |(place, timed): &(usize, &Timed)| {
+            let is_late = *place < WAITED_STEPS || passed_us < WAITED_TIME_US;
+            passed_us += timed.time_us;
+            is_late
+        };
+        let last = self.settled().iter().rev().enumerate().take_while(is_late);
+        last.filter_map(|(_, timed)| Some((timed.wait_us?.min(timed.time_us), timed.time_us))).collect()
+    }
+
+    /// Mean time that one of the last steps waited for data, and their number. `None` if unknown.
+    pub fn data_wait(&self) -> Option<(Micros, usize)> {
+        let waits = self.waits();
+        let sum: f64 = waits.iter().map(|(wait, _)| wait).sum();
+        Some((Micros::new(sum / waits.len() as f64).ok()?, waits.len()))
+    }
+
     /// Share of time that the last steps waited for data: Σ waits / Σ times. `None` if unknown.
     pub fn waiting(&self) -> Option<Waiting> {
-        let settled = self.settled();
-        let last = &settled[settled.len().saturating_sub(WAITED_STEPS)..];
-        let known: Vec<(f64, f64)> =
-            last.iter().filter_map(|timed| Some((timed.wait_us?.min(timed.time_us), timed.time_us))).collect();
+        let known = self.waits();
         let (waits, times) = known.iter().fold((0.0, 0.0), |(waits, times), one| (waits + one.0, times + one.1));
         let steps = u32::try_from(known.len()).unwrap_or(u32::MAX);
         (times > 0.0).then(|| Waiting { share: waits / times, steps, workers: self.workers, cores: self.cores })
@@ -287,7 +310,8 @@ impl Process {
     }
 
     /// Adds the times of steps from the step `first` on, with the waits for data and for other ranks, in microseconds.
-    pub(super) fn add_steps(&mut self, first: u64, times_us: &[f64], waits_us: &[f64], idle_us: &[f64]) {
+    /// Waits in a validation are not for training data, and the time of a save is not the training's.
+    pub(super) fn add_steps(&mut self, first: u64, times_us: &[f64], [waits_us, idle_us]: [&[f64]; 2], parts: &Parts) {
         let is_time = |time: &f64| time.is_finite() && *time >= 0.0;
         let of_each = |part: &[f64], at: usize| {
             let part = if part.len() == times_us.len() { part } else { &[] };
@@ -297,7 +321,7 @@ impl Process {
         self.times.extend(timed.map(|(step, (at, &time_us))| Timed {
             step,
             time_us,
-            wait_us: of_each(waits_us, at),
+            wait_us: of_each(waits_us, at).filter(|_| !parts.is_aside(step, time_us)),
             idle_us: of_each(idle_us, at),
         }));
         if self.times.len() > MOST_TIMES {
@@ -306,6 +330,37 @@ impl Process {
             self.times.shrink_to(MOST_TIMES);
         }
         self.steps = self.steps.max(self.times.last().map_or(0, |timed| timed.step));
+    }
+
+    /// Adds the parts of those steps that have them.
+    pub(super) fn add_parts(&mut self, first: u64, times_us: &[f64], waits_us: &[f64], parts: &Parts) {
+        let every = usize::try_from(parts.every).unwrap_or(usize::MAX).max(1);
+        let of_step = |(place, forward): (usize, &f64)| {
+            let at = place.checked_mul(every)?;
+            let time = *times_us.get(at)?;
+            if parts.is_aside(first.saturating_add(at as u64), time) {
+                return None;
+            }
+            let (backward, optimizer) = (*parts.backward_us.get(place)?, *parts.optimizer_us.get(place)?);
+            Some([time, waits_us.get(at).copied().unwrap_or(0.0), *forward, backward, optimizer])
+        };
+        let known = parts.forward_us.iter().enumerate().filter_map(of_step);
+        self.parts.extend(known.filter(|values| values.iter().all(|value| value.is_finite() && *value >= 0.0)));
+        self.parts.drain(..self.parts.len().saturating_sub(PARTS_STEPS));
+    }
+
+    /// Whether what it trains is known to be in the machine's memory, not on a GPU.
+    pub fn is_on_cpu(&self) -> bool {
+        self.held.as_ref().is_some_and(|held| held.device == "cpu")
+    }
+
+    /// Split of the time of the last steps; `None` if it is unknown.
+    pub fn split(&self) -> Option<Split> {
+        let mean = |at: usize| {
+            let all: f64 = self.parts.iter().map(|values| values[at]).sum();
+            Micros::new(all / self.parts.len() as f64).ok()
+        };
+        Some(Split { step: mean(0)?, input: mean(1)?, forward: mean(2)?, backward: mean(3)?, optimizer: mean(4)? })
     }
 
     /// Adds a pause of the training for opening or closing a window; of very many, the last ones are summed.

@@ -77,7 +77,17 @@ mod tests {
         recording.hear(pid, Message::Hello(hello));
         recording.hear(pid, Message::World(World { rank, size, group: group.to_owned() }));
         let times_us = vec![10.0; 10];
-        recording.hear(pid, Message::Steps { first: 2, times_us, waits_us: vec![], workers: None, idle_us: vec![] });
+        recording.hear(
+            pid,
+            Message::Steps {
+                first: 2,
+                times_us,
+                waits_us: vec![],
+                workers: None,
+                idle_us: vec![],
+                parts: Box::default(),
+            },
+        );
     }
 
     fn ends(recording: &mut Recording, pid: u32, steps: u64) {

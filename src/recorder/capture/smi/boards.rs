@@ -147,7 +147,7 @@ fn board(fields: &[&'static str], line: &str) -> Option<Board> {
         best_clock: None,
         power: number("power.draw").and_then(|power| Watts::new(power).ok()),
         celsius: number("temperature.gpu"),
-        limited_by: limited_by(&found).collect(),
+        limited_by: limited_by(&found).map(str::to_owned).collect(),
     })
 }
 
@@ -216,7 +216,7 @@ exec sleep 600
             best_clock: Some(Megahertz::known(1980.0)),
             power: None,
             celsius: Some(88.0),
-            limited_by: vec!["power cap", "temperature (driver)"],
+            limited_by: ["power cap", "temperature (driver)"].map(str::to_owned).to_vec(),
         };
         assert_eq!(all[0], first);
         assert_eq!((all[1].index, all[1].best_clock, all[1].busy), (1, None, Some(0.03)));

@@ -22,8 +22,9 @@ fn one_of_each() -> Vec<Finding> {
         F::Fp4Products { operators: operators(), more: 0 },
         F::NoShapes { all: true, share },
         F::HostBound { idle_us: ms(2.0), step_us: ms(3.0), launch_us: None },
-        F::LaunchBound { launches: 10, launch_us: [5.0, 50.0], host_us: [ms(0.05), ms(0.5)] },
+        F::LaunchBound { launches: 10, launch_us: [9.0, 60.0], host_us: [ms(0.09), ms(0.6)], expected: true },
         F::SlowLoader { period_us: ms(9.0) },
+        F::LoadsItself { load_us: ms(9.0) },
         F::LateData { wait_us: ms(9.0) },
         F::HostKeepsUp,
         F::ConvertedPrecision { from, to },
@@ -32,8 +33,10 @@ fn one_of_each() -> Vec<Finding> {
         F::PrecisionKeptOn { from, to, gpus: vec![gpu(); 8] },
         F::PossibleCasts { copies: 3, to },
         F::CastsDropped { casts: 3, to },
-        F::CastsAdded { bytes: Bytes::known(1e6), to },
+        F::CastsAdded { bytes: Bytes::known(50_197.4e6), to },
         F::CastsMissing { to },
+        F::OperandsCast { bytes: Bytes::known(1e6) },
+        F::SlowerInFp8 { factor: 1.1, from },
         F::ShapelessOperators { share, from },
         F::AsTf32,
         F::Tf32Assumed,
@@ -57,7 +60,6 @@ fn one_of_each() -> Vec<Finding> {
             burst_flops_per_s: FlopsPerSecond::known(8e12),
         },
         F::OutsideTraining { share },
-        F::NarrowOnAmd,
         F::LinesFactor { factor },
         F::LinesExtrapolated { gpus: 3 },
         F::LayersWithoutLine { share },
@@ -123,18 +125,22 @@ fn sentences_have_the_numbers() {
         ("host-bound", "the GPU is idle 2.00 of the 3.00 ms of the recorded step"),
         (
             "launch-bound",
-            "CPU-bound: 10 operations take less than 50 µs each on the GPU, and a CPU launches one in 5 to 50",
+            "waits for the host: 10 launches × 9–60 µs of CPU time are 0.1 to 0.6 ms (estimated; the CPU is unknown), most",
         ),
         ("precision-kept-on", "no amp-bf16 tensor cores, so the step stays in fp32: t4, t4, t4, t4, t4, t4 and 2 more"),
         ("step-factor", "learned models: steps take 1.20 times the sum of their operators, as measured on this GPU"),
         ("measured-operators", "corrected by 5 operators measured on this GPU (1 more unused)"),
         ("scaled-totals", "operator times scaled by 1.20 to fill the step: the profiler lost events"),
+        ("casts-added", "casts that amp-bf16 adds are estimated by the rules of PyTorch's autocast: 46.7 GB, counted"),
         ("far-batch", "batch 256 is 8 times the largest recorded"),
     ] {
         assert!(words(code).starts_with(start), "{}", words(code));
     }
     let memory = words("memory-by-batch");
-    assert!(memory.contains(" a sample, at least ") && memory.contains("a line through 2 peaks computed"), "{memory}");
+    assert!(
+        memory.contains(" a sample, at least ") && memory.contains("computed from shapes at 2 batch sizes"),
+        "{memory}"
+    );
     assert!(memory.ends_with("; in the recorded precision"), "{memory}");
 }
 

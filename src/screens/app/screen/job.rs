@@ -7,8 +7,9 @@ use crate::app::screen::behaviour::Behaviour;
 use habitat_base::text::clean;
 use habitat_base::units::Micros;
 use habitat_recorder::live::{Board, Job, Snapshot, State, StopSignal, Wanted};
+use habitat_reports::run::planned;
 use habitat_reports::theme::Role;
-use habitat_reports::{format, ranks, run, summary, verdict};
+use habitat_reports::{format, history, ranks, run, summary, verdict};
 use habitat_step::profile::Profile;
 
 /// The screen; its state is [`Live`].
@@ -70,7 +71,7 @@ pub fn state(live: &Live) -> (String, Role) {
         ),
         State::Ended { words, .. } if seen.steps > 0 => format!("{words}, at {}", step()),
         State::Ended { words, .. } => words.clone(),
-        State::Left => "continues unwatched".to_owned(),
+        State::Left => "continues unwatched: the process that recorded it was killed".to_owned(),
     };
     let role = match &seen.state {
         State::Ended { well: true, .. } => Role::Good,
@@ -186,7 +187,11 @@ pub fn data(seen: &Snapshot) -> Option<(String, Role)> {
         return Some((format!("waited for {}{workers}", verdict::waited(waiting)), Role::Text));
     }
     let timed = seen.times.is_some_and(|times| times.count > 5);
-    timed.then(|| ("unknown: the job does not use PyTorch's DataLoader".to_owned(), Role::Muted))
+    timed.then(|| {
+        let outside = seen.split.filter(|split| split.step.get() > 0.0).map(|split| split.rest() / split.step);
+        let outside = outside.map(|share| format!("; {} of a step is outside the passes", format::percent(share)));
+        (format!("no DataLoader of PyTorch{}", outside.unwrap_or_default()), Role::Muted)
+    })
 }
 
 /// For a training with several processes: the slowest, and the one that waits most, compared with the median.
@@ -249,23 +254,33 @@ fn recorded(app: &App) -> Option<&Profile> {
 /// Time left, cost, and the same run on other GPUs, with their labels.
 pub(crate) fn economy(app: &App, live: &Live) -> Vec<(&'static str, (String, Role))> {
     let Live { job: Job { aim, wanted: Wanted::Steps { .. }, .. }, seen, .. } = live else { return Vec::new() };
-    let price = run::price(*aim, recorded(app), &app.setup.prices);
+    let price = run::price(aim, recorded(app), &app.setup.prices);
     if aim.steps.is_none() && price.is_none() {
         let how = "pass --total-steps and --price to see cost and time left";
         return vec![("cost", (how.to_owned(), Role::Muted))];
     }
     let mut lines = Vec::new();
-    lines.extend(run::left_words(*aim, seen).map(|words| ("left", words)));
-    lines.push(("cost", run::cost_words(*aim, price.as_ref(), seen)));
+    let planned = planned::lines(aim, seen, price.as_ref(), recorded(app));
+    let is_missed = planned.iter().any(|(.., bad)| *bad) && !seen.is_over() && recorded(app).is_some();
+    let mut planned: Vec<_> = planned
+        .into_iter()
+        .map(|(label, words, bad)| (label, (words, if bad { Role::Warning } else { Role::Text })))
+        .collect();
+    if is_missed {
+        let key = app.setup.keymap.hint(Action::Rest);
+        planned.push(("", (format!("{key} plans the rest anew, with the time and money left"), Role::Key)));
+    }
+    lines.extend(run::left_words(aim, seen).map(|words| ("left", words)));
+    lines.push(("cost", run::cost_words(aim, price.as_ref(), seen)));
     if let Some(predictions) = app.predictions.value().filter(|_| recorded(app).is_some()) {
-        let others = run::elsewhere_words(*aim, seen, price.as_ref(), predictions, &app.setup.prices);
+        let others = run::elsewhere_words(aim, seen, price.as_ref(), predictions, &app.setup.prices);
         let words = |(which, words)| ("", format!("{which}: {words}"));
         lines.extend(others.into_iter().map(words));
     }
     let role = |text: &str| {
         if text.starts_with("unknown") { Role::Muted } else { Role::Text }
     };
-    lines.into_iter().map(|(label, text)| (label, (text.clone(), role(&text)))).collect()
+    planned.into_iter().chain(lines.into_iter().map(|(label, text)| (label, (text.clone(), role(&text))))).collect()
 }
 
 /// Step times as bars in eighths of a cell, and the label of a full bar: the longest time, but at most twice the
@@ -284,6 +299,20 @@ pub fn bars(seen: &Snapshot) -> Option<(Vec<u64>, String)> {
 fn eighths(value: f64, top: f64) -> u64 {
     let part = if top > 0.0 { (value / top).clamp(0.0, 1.0) } else { 0.0 };
     ((part * 8.0).ceil() as u64).max(1)
+}
+
+/// Mean step times since the start of the job in eighths of a cell, with a legend.
+pub fn over_time(live: &Live) -> Option<(Vec<u64>, String)> {
+    let (heights, top) = history::heights(&live.history).filter(|(heights, _)| heights.len() > 1)?;
+    let top = Micros::new(f64::from(top)).map(format::time).unwrap_or_default();
+    Some((heights, format!("mean step over {}, to {top}", history::covered(&live.history)?)))
+}
+
+/// Findings in the history of the job, and what ran beside its training.
+pub fn history(live: &Live) -> Vec<(String, Role)> {
+    let digest = &live.history;
+    let beside = digest.total.as_ref().and_then(|total| history::aside(digest, total));
+    history::stands_out(digest).into_iter().take(2).chain(beside).map(|words| (words, Role::Text)).collect()
 }
 
 /// Recorded windows and their overhead.

@@ -111,7 +111,8 @@ pub fn lines(app: &App) -> Vec<(Role, String)> {
     }
     let shared = &plan.shared;
     let limits = [
-        shared.deadline.map(|deadline| format!("deadline {}", format::hours(deadline))),
+        shared.deadline.map(|deadline| jobs::deadline_words(deadline, shared.late_price)),
+        shared.hour_value.map(|value| format!("{} until all have ended", format::price(value))),
         shared.budget.map(|budget| format!("budget {}", format::usd(budget))),
         shared.max_price.map(|most| format!("at most {} at once", format::price(most))),
     ];

@@ -7,7 +7,7 @@ use crate::app::{App, Tone};
 use habitat_base::text::{capitalised, clean};
 use habitat_base::units::{Bytes, GpuSlug, Micros};
 use habitat_planning::plan::Plan;
-use habitat_prediction::{Fits, communicates};
+use habitat_prediction::{Fits, Sharding, communicates};
 use habitat_recorder::live::Snapshot;
 use habitat_reports::theme::Role;
 use habitat_reports::verdict::{self, Verdict};
@@ -229,6 +229,14 @@ fn doubt(marks: &str) -> String {
     if marks.is_empty() { String::new() } else { format!(" (in doubt: {marks})") }
 }
 
+/// The best offer with something to accept, with what the work costs if that offer fails.
+fn alternative(plan: &Plan) -> Option<String> {
+    let best = plan.beside.first()?;
+    let (cost, hours) = (format::usd(best.part.cost.mid), format::hours(best.part.hours.mid));
+    let fails = beside::risk(best.setback(), best.then.as_ref());
+    Some(format!("{}: {}, {cost} in {hours}; {fails}", beside::heading(plan), beside::what(best)))
+}
+
 fn recommended(app: &App) -> Answer {
     let question = "Recommended offer";
     let stale = app.plan.is_stale();
@@ -248,7 +256,8 @@ fn recommended(app: &App) -> Answer {
         return Answer { question, answer: None, detail, stale };
     };
     // A GPU with too little memory for the batch takes it in pieces.
-    let is_small = app.predict.rows.iter().any(|row| row.slug == first.gpu && row.fits == Fits::No);
+    let is_whole = first.parallel.is_none() && first.sharding == Sharding::None;
+    let is_small = is_whole && app.predict.rows.iter().any(|row| row.slug == first.gpu && row.fits == Fits::No);
     let batches = match (first.accumulation, first.batch_size) {
         (1, Some(batch)) if is_small => format!(" · fits only with a batch of {batch}"),
         (1, _) | (_, None) => String::new(),
@@ -261,18 +270,27 @@ fn recommended(app: &App) -> Answer {
         answer: Some(format!(
             "{} in {} for {}",
             format::usd(total.cost.mid),
-            plan::finish_words(app, &total.hours),
+            format::hours(total.hours.mid),
             plan::work_words(app)
         )),
         detail: vec![
-            format!("{}{}{more}{batches}", plan::offer_words(first), doubt(&marks(&first.offer.trust.doubts))),
+            format!(
+                "{}{}{}{more}{batches}",
+                plan::offer_words(first),
+                beside::layout_words(first),
+                doubt(&marks(&first.offer.trust.doubts))
+            ),
             format!(
                 "{} · {} · {}",
                 format::usd_range(&total.cost),
                 format::hours_range(&total.hours),
                 plan::method_of(app, first),
             ),
-        ],
+        ]
+        .into_iter()
+        .chain(beside::bargain(plan))
+        .chain(alternative(plan))
+        .collect(),
         stale,
     }
 }

@@ -27,7 +27,6 @@ use crate::app::screen::behaviour::Behaviour;
 use crate::app::screen::predict;
 use crate::app::slider::Knob;
 use habitat_base::text::clean;
-use habitat_base::units::{Hours, Range};
 use habitat_planning::plan::{Confidence, Goal, Part};
 use habitat_planning::pricing::{Tier, region};
 use habitat_reports::table::{Cell, Column, Table};
@@ -136,6 +135,10 @@ impl Behaviour for PlanScreen {
             Action::NoLimit => set_knob(app, app.planner.knob, None, effects),
             Action::SetValue => {
                 app.modal = Some(Modal::Value { knob: app.planner.knob, input: Input::default(), error: None });
+            }
+            Action::Own => {
+                let input = Input::new(&app.setup.own.names.join(", "));
+                app.modal = Some(Modal::Own { input, error: None });
             }
             Action::Objective
             | Action::OnDemand
@@ -279,14 +282,7 @@ pub fn confidence(app: &App) -> Confidence {
     app.plan.value().map_or(app.goal().confidence, |plan| plan.goal.confidence)
 }
 
-/// Hours at that end, in words.
-pub(crate) fn finish_words(app: &App, range: &Range<Hours>) -> String {
-    let confidence = confidence(app);
-    let most = if confidence == Confidence::High { "≤ " } else { "" };
-    format!("{most}{}", format::hours(confidence.end(range)))
-}
-
-/// Words for the date of a price that has none. The electricity of an own machine needs none.
+/// Words in the column of dates for a price without one. The electricity of an own machine needs no date.
 fn undated(part: &Part) -> &'static str {
     if part.offer.tier == Tier::Owned { "own" } else { "no date" }
 }
@@ -457,7 +453,8 @@ pub fn notes(app: &App) -> Vec<(String, String)> {
     let Some(plan) = app.plan.value() else {
         return vec![(String::new(), below(app).unwrap_or_default())];
     };
-    let mut lines: Vec<(String, String)> = Vec::new();
+    let why = words::of_all(&plan.reasons).map(|reason| ("no plan".to_owned(), clean(&reason, 400)));
+    let mut lines: Vec<(String, String)> = why.collect();
     for (index, part) in plan.parts.iter().enumerate() {
         let label = if plan.parts.len() > 1 { format!("part {}", index + 1) } else { "offer".to_owned() };
         lines.push((label, format!("{} ({})", clean(part.offer.id.as_str(), 120), machine_words(part))));

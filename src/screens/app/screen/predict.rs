@@ -9,7 +9,7 @@ mod rows;
 pub mod what_if;
 
 use difference::Compared;
-pub use facts::facts;
+pub use facts::{deciding, facts};
 pub use gpus::table;
 pub use operations::{table as operations_table, why};
 pub(in crate::app) use rows::rebuild;
@@ -20,9 +20,10 @@ use crate::app::engine::Version;
 use crate::app::job::JobState;
 use crate::app::list::ListState;
 use crate::app::modal::Modal;
-use crate::app::msg::Effect;
+use crate::app::msg::{Effect, Question};
 use crate::app::screen::behaviour::Behaviour;
 use crate::app::{App, Tone};
+use habitat_base::regress::quantile::median;
 use habitat_base::text::clean;
 use habitat_base::units::{GpuSlug, Micros};
 use habitat_prediction::hypothetical::WhatIf;
@@ -111,7 +112,8 @@ impl Behaviour for PredictScreen {
             }
             (Action::Methods, Some(gpu)) => {
                 app.modal = Some(Modal::Methods { gpu: gpu.clone(), selected: 0 });
-                effects.push(Effect::Compare { generation: app.comparison.start(), profile, gpu, chosen });
+                let question = Question::Compare(profile, gpu, chosen);
+                effects.push(Effect::Ask { generation: app.comparison.start(), question });
             }
             (Action::Host, _) => choose_host(app, effects),
             (Action::Precision, _) => choose_precision(app, effects),
@@ -286,11 +288,10 @@ pub(crate) fn speed_up_words(app: &App) -> Option<String> {
     let recorded = app.setup.profile.origin.as_ref().and_then(|origin| origin.gpu.as_ref());
     let row = app.predict.rows.iter().find(|row| Some(&row.slug) == recorded);
     if let Some((row, speed_up)) = row.and_then(|row| Some((row, speed_up(app, row)?))) {
-        return Some(format!("{} {}", row.name, times(speed_up)));
+        return Some(format!("recording GPU, {}: {}", row.name, times(speed_up)));
     }
     let mut all: Vec<f64> = app.predict.rows.iter().filter_map(|row| speed_up(app, row)).collect();
-    all.sort_by(f64::total_cmp);
-    all.get(all.len() / 2).map(|median| format!("median GPU {}", times(*median)))
+    median(&mut all).map(|median| format!("median of the GPUs: {}", times(median)))
 }
 
 /// The prediction of the selected row, or of the opened GPU.
@@ -309,8 +310,8 @@ pub(in crate::app) fn start_details(app: &mut App, effects: &mut Vec<Effect>) {
     gpus.sort_unstable();
     gpus.dedup();
     if !gpus.is_empty() {
-        let (profile, chosen) = (app.setup.profile.clone(), app.chosen);
-        effects.push(Effect::Detail { generation: app.details.start(), profile, gpus, chosen });
+        let question = Question::Detail(app.setup.profile.clone(), gpus, app.chosen);
+        effects.push(Effect::Ask { generation: app.details.start(), question });
     }
 }
 

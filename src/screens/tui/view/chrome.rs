@@ -15,17 +15,22 @@ use habitat_reports::theme::Role;
 /// Draws them and returns the area for the screen.
 pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) -> Rect {
     let two = area.height >= 20;
-    let heights = [Constraint::Length(1), Constraint::Fill(1), Constraint::Length(if two { 2 } else { 1 })];
-    let [top, body, bottom] = Layout::vertical(heights).areas(area);
-    bar(painter, top);
-    let lines = rows(painter.app.footer(), usize::from(area.width.saturating_sub(2)));
+    let width = usize::from(area.width.saturating_sub(2));
+    let lines = rows(painter.app.footer(), width);
     // If the keys need both lines, the sample is named in the bar only.
     let news = news(painter, two, two && lines.len() > 1);
+    // A message often ends with its remedy: it takes the lines that it needs.
+    let told = news.as_ref().map_or(0, |(_, text)| wrap(text, width).len().min(MESSAGE_LINES)) as u16;
+    let bottom = if two { (told + 1).max(2) } else { told.max(1) };
+    let heights = [Constraint::Length(1), Constraint::Fill(1), Constraint::Length(bottom)];
+    let [top, body, bottom] = Layout::vertical(heights).areas(area);
+    bar(painter, top);
     if let Some((role, text)) = &news {
-        painter.text(area.x + 1, bottom.y, area.width - 2, text, *role);
+        let place = Rect { x: area.x + 1, y: bottom.y, width: width as u16, height: told };
+        painter.wrapped(place, text, *role);
     }
     // With a single line, the message replaces the keys.
-    let free = usize::from(bottom.height) - usize::from(news.is_some());
+    let free = usize::from(bottom.height.saturating_sub(told));
     let shown = lines.len().min(free);
     let left: usize = lines[shown..].iter().map(Vec::len).sum();
     for (row, hints) in lines.into_iter().take(shown).enumerate() {
@@ -34,6 +39,9 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) -> Rect {
     }
     body
 }
+
+/// Most lines of a message; the history of messages has all of it.
+const MESSAGE_LINES: usize = 4;
 
 /// Name of the program in the bar.
 const PROGRAM: &str = "habitat-tui";
@@ -129,7 +137,7 @@ fn news(painter: &Painter<'_>, own_line: bool, crowded: bool) -> Option<(Role, S
             Source::Sample(_) if !own_line || crowded && app.screen != Screen::Overview => None,
             Source::Sample(about) => {
                 let long = format!("embedded sample: {} – open your own: habitat-tui FILE", clean(about, 120));
-                let short = about.split(" (").next().unwrap_or(about);
+                let short = about.split(['(', ';']).next().unwrap_or(about).trim_end();
                 let fits = long.width() + 2 <= usize::from(painter.buffer.area.width);
                 let room = usize::from(painter.buffer.area.width).saturating_sub("embedded sample: ".len() + 2);
                 Some((Role::Warning, if fits { long } else { format!("embedded sample: {}", clean(short, room)) }))

@@ -11,7 +11,7 @@ use crate::app::Target;
 use crate::app::input::Input;
 use crate::app::job::{Job, JobState};
 use crate::app::live::Leaving;
-use crate::app::modal::{Choice, ExportForm, HelpLine, Modal, Places, help_lines, messages};
+use crate::app::modal::{Choice, ExportForm, HelpLine, LaunchKey, Modal, Places, help_lines, messages};
 use crate::app::palette;
 use crate::app::screen::plan::{self, offer};
 use crate::app::screen::{job, jobs, predict};
@@ -59,6 +59,10 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
             };
             small(painter, area, title, input, error.as_deref().map(|error| (error, Role::Error)), hint);
         }
+        Some(Modal::Own { input, error }) => {
+            let hint = "such as 2x3090, rtx-4090 or 4x8xh100, several with commas; they cost electricity; empty = none";
+            small(painter, area, "your own machines", input, error.as_deref().map(|error| (error, Role::Error)), hint);
+        }
         Some(Modal::Places { places, choices, input, selected }) => {
             self::places(painter, area, (*places, choices), input, *selected);
         }
@@ -75,7 +79,7 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
             facts(painter, area, &name.unwrap_or_default(), &jobs::details(app, *job), *scroll);
         }
         Some(Modal::Origin { candidates, selected }) => origin(painter, area, candidates, *selected),
-        Some(Modal::Export { form, input, exists, error, saving }) => {
+        Some(Modal::Export { form, input, needs, at, exists, error, saving }) => {
             let note = match error {
                 Some(error) => Some((error.as_str(), Role::Error)),
                 None if *exists => Some(("The file exists: Enter to overwrite, Esc to cancel.", Role::Warning)),
@@ -84,8 +88,9 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
             };
             let title = format!("export the plan ({}) to", form.title());
             let forms: Vec<&str> = form.all().into_iter().map(ExportForm::title).collect();
-            let hint = format!("Enter: write, Esc: close, ↑↓ format: {}", forms.join(", "));
-            small(painter, area, &title, input, note, &hint);
+            let tab = if needs.is_empty() { "" } else { ", Tab: next line" };
+            let hint = format!("Enter: write, Esc: close{tab}, ↑↓ format: {}", forms.join(", "));
+            export(painter, area, &title, (input, needs, *at), note.unwrap_or((&hint, Role::Muted)));
         }
     }
 }
@@ -144,6 +149,36 @@ fn small(painter: &mut Painter<'_>, area: Rect, title: &str, input: &Input, note
     field(painter, Rect { height: 1, ..inside }, input);
     let (text, role) = note.unwrap_or((hint, Role::Muted));
     let below = Rect { y: inside.y + 1, height: inside.height.saturating_sub(1), ..inside };
+    painter.wrapped(below, &clean(text, 300), role);
+}
+
+/// The path of an export, a line for each value that its tool needs, and a note or hint.
+fn export(
+    painter: &mut Painter<'_>,
+    area: Rect,
+    title: &str,
+    (path, needs, at): (&Input, &[(LaunchKey, Input)], usize),
+    (text, role): (&str, Role),
+) {
+    let rows = needs.len() as u16;
+    let (width, height) = if rows == 0 { (64, 6) } else { (72, rows + 7) };
+    let inside = frame(painter, area, width, height, title, "");
+    let labels = std::iter::once(("to", path)).chain(needs.iter().map(|(key, input)| (key.label(), input)));
+    for (row, (label, input)) in labels.enumerate() {
+        let line = Rect { y: inside.y + row as u16, height: 1, ..inside };
+        if needs.is_empty() {
+            field(painter, line, input);
+            continue;
+        }
+        painter.text(line.x, line.y, 15, label, Role::Key);
+        let line = Rect { x: line.x + 16, width: line.width.saturating_sub(16), ..line };
+        let cursor = painter.cursor;
+        field(painter, line, input);
+        if row != at {
+            painter.cursor = cursor;
+        }
+    }
+    let below = Rect { y: inside.y + rows + 1, height: inside.height.saturating_sub(rows + 1), ..inside };
     painter.wrapped(below, &clean(text, 300), role);
 }
 
@@ -302,8 +337,8 @@ fn leave(painter: &mut Painter<'_>, area: Rect, selected: usize) {
     let about = match Leaving::ALL.get(selected) {
         Some(Leaving::Leave) => {
             format!(
-                "Process {} keeps running unwatched; its output still goes to {}.",
-                followed.job.pid, followed.job.log
+                "It keeps running and being recorded. `habitat-tui join {}` shows it again, from any terminal.",
+                followed.job.id
             )
         }
         Some(Leaving::Stop) => {

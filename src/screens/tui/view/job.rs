@@ -125,6 +125,15 @@ fn facts(painter: &Painter<'_>, live: &Live, density: Density, width: u16, room:
         facts.push((2, Fact { label: "", shown: Shown::Spark(heights, words) }));
     }
     let known = |(_, role): &(String, Role), weight| if *role == Role::Muted { 0 } else { weight };
+    let mut label = "history";
+    if let Some((heights, legend)) = job::over_time(live).filter(|_| density > Density::Minimal) {
+        facts.push((5, Fact { label, shown: Shown::Spark(stretched(&heights, wide), legend) }));
+        label = "";
+    }
+    for words in job::history(live) {
+        facts.push((5, lines(label, words, 2)));
+        label = "";
+    }
     facts.extend(job::ranks(&live.seen).map(|ranks| (6, lines("ranks", ranks, 2))));
     facts.extend(job::trainings(&live.seen).map(|words| (6, lines("trainings", words, 2))));
     facts.extend(job::data(&live.seen).map(|data| (known(&data, 6), short("data", data))));
@@ -147,6 +156,12 @@ fn facts(painter: &Painter<'_>, live: &Live, density: Density, width: u16, room:
         facts.remove(facts.iter().rposition(|(weight, _)| *weight == least).unwrap_or(0));
     }
     facts.into_iter().map(|(_, fact)| fact).collect()
+}
+
+/// Slices of a history, as many as fit: a mean of several would hide the highest, so each cell shows that.
+fn stretched(heights: &[u64], room: usize) -> Vec<u64> {
+    let each = heights.len().div_ceil((room / 2).max(1)).max(1);
+    heights.chunks(each).filter_map(|chunk| chunk.iter().max().copied()).collect()
 }
 
 /// The end of the output, or the part scrolled to.

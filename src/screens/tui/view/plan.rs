@@ -62,7 +62,11 @@ fn places(app: &App) -> String {
         let key = app.setup.keymap.hint(action);
         format!("{key} {}: {}", places.name(), clean(&places.words(&app.goal().limits), 30))
     });
-    words.join(" · ")
+    let own = match &app.setup.own.names[..] {
+        [] => "none".to_owned(),
+        names => clean(&names.join(", "), 30),
+    };
+    format!("{} · {} own: {own}", words.join(" · "), app.setup.keymap.hint(Action::Own))
 }
 
 fn bare(area: Rect) -> Rect {
@@ -149,9 +153,10 @@ fn answer_height(painter: &Painter<'_>, width: u16) -> u16 {
     let answer = match painter.app.plan.value() {
         Some(plan) if !plan.parts.is_empty() => 1 + plan.parts.iter().take(PARTS).map(part_height).sum::<u16>(),
         Some(plan) => {
+            // Nothing is below that matters more.
             let lines: usize =
                 words::of_all(&plan.reasons).map(|reason| wrap(&bullet(&reason), width as usize).len()).sum();
-            lines.clamp(1, 7) as u16
+            lines.max(1) as u16
         }
         None => 3,
     };
@@ -159,10 +164,15 @@ fn answer_height(painter: &Painter<'_>, width: u16) -> u16 {
 }
 
 /// Most lines of a sentence beside the plan: a small screen needs its rows for the alternatives, except for the first
-/// sentence about a risk that the user took.
+/// sentence about a risk that the user took. Without a plan, these sentences are the way to one.
 fn most_lines(painter: &Painter<'_>, at: usize) -> usize {
-    let is_taken = at == 0 && painter.app.plan.value().is_some_and(|plan| plan.fallback.is_some());
-    if painter.app.size.1 < 28 && !is_taken { 1 } else { 2 }
+    let plan = painter.app.plan.value();
+    let is_taken = at == 0 && plan.is_some_and(|plan| plan.fallback.is_some());
+    match painter.app.size.1 {
+        _ if plan.is_some_and(|plan| plan.total.is_none()) => usize::MAX,
+        height if height < 24 && !is_taken => 1,
+        _ => 2,
+    }
 }
 
 /// Maximum number of parts to show.
@@ -198,7 +208,7 @@ fn answer(painter: &mut Painter<'_>, area: Rect) {
         return;
     };
     let cost = format::usd(total.cost.mid);
-    let hours = plan::finish_words(app, &total.hours);
+    let hours = format::hours(total.hours.mid);
     let ranges = format!("  ({}, {})", format::usd_range(&total.cost), format::hours_range(&total.hours));
     let headline = [
         (cost.as_str(), Role::Good),
@@ -216,7 +226,8 @@ fn answer(painter: &mut Painter<'_>, area: Rect) {
 fn beside(painter: &mut Painter<'_>, area: Rect) -> u16 {
     let mut y = area.y;
     for (at, text) in plan::beside_words(painter.app).into_iter().enumerate() {
-        let height = area.bottom().saturating_sub(y).min(most_lines(painter, at) as u16);
+        let most = u16::try_from(most_lines(painter, at)).unwrap_or(u16::MAX);
+        let height = area.bottom().saturating_sub(y).min(most);
         y += painter.wrapped(Rect { y, height, ..area }, &text, Role::Focus);
     }
     y - area.y
@@ -243,7 +254,7 @@ fn parts(painter: &mut Painter<'_>, area: Rect, plan: &Plan) -> u16 {
         }
         let date = plan::date_words(part);
         let share = if plan.parts.len() > 1 {
-            format!("{} {} · ", plan::finish_words(painter.app, &part.hours), format::usd(part.cost.mid))
+            format!("{} {} · ", format::hours(part.hours.mid), format::usd(part.cost.mid))
         } else {
             String::new()
         };

@@ -43,7 +43,10 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
     // Space below a short table is used for details of the selected row.
     let table_needs = shown.len().max(1) + 3 + predict::warnings(app, density < Density::Full).len();
     let free = usize::from(area.height).saturating_sub(table_needs) as u16;
-    let below = if below > 0 { below.max(free) } else { 0 };
+    let nowhere = Rect { width: area.width.saturating_sub(4), height: 0, ..area };
+    let facts = predict::facts(app);
+    let needed = labelled(painter, nowhere, &facts[..predict::deciding(&facts)], 0) as u16 + 2;
+    let below = if below > 0 { below.max(free).max(needed.min(area.height / 2)) } else { 0 };
     let [top, bottom] = Layout::vertical([Constraint::Fill(1), Constraint::Length(below)]).areas(area);
     let mut title = String::from("step on one GPU");
     if app.predictions.is_stale() {
@@ -68,7 +71,7 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
     if below > 0 {
         let name = predict::selected(app).map_or_else(|| "selected".to_owned(), |row| row.name.clone());
         let inside = painter.pane(bottom, &name, "Enter: by operation", false);
-        labelled(painter, inside, &predict::facts(app), 0);
+        labelled(painter, inside, &facts, 0);
     }
 }
 
@@ -221,10 +224,13 @@ fn opened(painter: &mut Painter<'_>, area: Rect) {
     };
     let name = habitat_base::text::clean(&prediction.gpu.name, 60);
     let facts = predict::facts(app);
+    // A step that does not fit has its remedy whole.
+    let nowhere = Rect { width: area.width.saturating_sub(4), height: 0, ..area };
+    let needed = labelled(painter, nowhere, &facts[..predict::deciding(&facts)], 0) as u16 + 2;
     let head = match Density::of(painter.buffer.area) {
         Density::Minimal => 0,
-        Density::Compact => 9,
-        Density::Full => 12,
+        Density::Compact => needed.clamp(9, area.height * 2 / 3),
+        Density::Full => needed.max(12),
     };
     let foot = if area.height > 16 { 4 } else { 0 };
     let heights = [Constraint::Length(head), Constraint::Fill(1), Constraint::Length(foot)];

@@ -55,7 +55,7 @@ const LOOKS: &[&str] = &[
     "dropout", "feature_dropout", "alpha_dropout",
 ];
 
-/// Whether it is one operator on all tensors of lists.
+/// Whether it is one operator on all tensors of a list.
 pub fn is_foreach(name: &str) -> bool {
     name.contains("_foreach_")
 }

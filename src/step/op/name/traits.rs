@@ -44,6 +44,11 @@ pub fn is_cast(name: &str) -> bool {
     matches!(name, "aten::_to_copy" | "aten::to" | "aten::copy_")
 }
 
+/// Whether the host waits for its result: `GradScaler` reads whether a gradient overflowed.
+pub fn reads_back(name: &str) -> bool {
+    name.contains("_amp_foreach_non_finite_check_and_unscale_")
+}
+
 /// Whether autocast keeps an element-wise operator in 32 bits (PyTorch's documentation of `torch.amp`, "CUDA Ops that
 /// can autocast to float32").
 pub fn is_kept_wide(name: &str) -> bool {

@@ -326,7 +326,7 @@ fn iterations(steps: &[PublishedStep], logs: &[(usize, f64)]) -> Option<Iteratio
 }
 
 /// The 80 % range of logs for a GPU that is none of theirs, as far up as down: which way it deviates the others do not tell.
-fn either_way(logs: &[(usize, f64)]) -> Option<Spread> {
+pub(super) fn either_way(logs: &[(usize, f64)]) -> Option<Spread> {
     let both: Vec<(usize, f64)> = logs.iter().flat_map(|&(number, log)| [(number, log), (number, -log)]).collect();
     spread(&both).map(|spread| Spread { cases: logs.len(), ..spread })
 }

@@ -53,12 +53,11 @@ pub fn beside_words(app: &App) -> Vec<String> {
     };
     let all: Vec<String> = plan.beside.iter().map(one).collect();
     let all = (!all.is_empty()).then(|| format!("{}: {}", beside::heading(plan), all.join(" · ")));
-    let bargain = beside::bargain(plan);
     let accepted: Vec<&str> = plan.goal.limits.accept.iter().map(|one| words::plan::accept(*one)).collect();
     let is_some = !accepted.is_empty() && !Accept::are_all(&plan.goal.limits.accept);
     let accepted = is_some.then(|| format!("accepted: {}", accepted.join(", ")));
-    let fails = beside::fallback(plan);
-    let accepted = Some(accepted.into_iter().chain(fails).collect::<Vec<_>>().join("; ")).filter(|it| !it.is_empty());
+    let accepted = Some(accepted.into_iter().chain(beside::caveats(plan)).collect::<Vec<_>>().join("; "))
+        .filter(|it| !it.is_empty());
     let own = beside::own(plan, &app.setup.prices);
-    accepted.into_iter().chain(own).chain(all).chain(bargain).collect()
+    accepted.into_iter().chain(own).chain(all).chain(beside::concessions(plan)).collect()
 }

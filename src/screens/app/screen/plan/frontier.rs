@@ -1,6 +1,6 @@
 //! The best trade-offs of cost against time (Pareto front).
 
-use super::{Lower, Pane, confidence, finish_words, lower};
+use super::{Lower, Pane, confidence, lower};
 use crate::app::App;
 use habitat_base::text::clean;
 use habitat_planning::plan::{Confidence, FrontierPart, FrontierPoint};
@@ -58,7 +58,7 @@ pub fn frontier_table(app: &App) -> Table {
 /// The plan under the cursor in the chart, in words.
 pub fn cursor_words(app: &App) -> Option<String> {
     let point = app.frontier.get(app.planner.list.selected)?;
-    let (hours, cost) = (finish_words(app, &point.hours), format::usd_with_range(&point.cost));
+    let (hours, cost) = (format::hours_with_range(&point.hours), format::usd_with_range(&point.cost));
     Some(format!("{hours}, {cost}: {}", point_words(point)))
 }
 

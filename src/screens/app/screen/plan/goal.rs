@@ -10,6 +10,7 @@ use habitat_base::units::{Hours, Samples, Usd, most};
 use habitat_planning::deadline::deadline;
 use habitat_planning::plan::{Accept, Confidence, Objective, Part, Work};
 use habitat_planning::pricing::Tier;
+use habitat_planning::values;
 use habitat_reports::format;
 
 /// Highest number of parts to choose on screen.
@@ -158,34 +159,89 @@ pub fn set_date(app: &mut App, text: &str, effects: &mut Vec<Effect>) -> Result<
     Ok(())
 }
 
+/// Words that begin a deadline in a typed goal: `by Friday 18:00`, `in 48h`.
+const DEADLINE: [&str; 5] = ["by", "before", "until", "in", "within"];
+/// Words that begin a budget in a typed goal: `under $300`.
+const BUDGET: [&str; 3] = ["under", "below", "for"];
+/// Examples of a typed goal.
+const EXAMPLES: &str = "enter 1M steps, 1B tokens, or 90 epochs of 1.28M by Friday under $300";
+/// Words that may follow the size of a data set.
+const ITEMS: [&str; 3] = ["sample", "samples", "images"];
+
 /// Sets the work to a number with its unit: `1M steps`, `2.5M samples`, `1B tokens`, `90 epochs of 1.28M`, or `90
-/// epochs` of the goal's data set. `false` for other texts.
-pub fn set_work(app: &mut App, text: &str, effects: &mut Vec<Effect>) -> bool {
-    let words: Vec<&str> = text.split_whitespace().collect();
-    let dataset = match app.goal().work {
+/// epochs` of the goal's data set. A deadline and a budget may follow: `by Friday 18:00 under $300`.
+///
+/// # Errors
+/// The first word that is not understood, with examples; the goal is unchanged then.
+pub fn set_work(app: &mut App, text: &str, effects: &mut Vec<Effect>) -> Result<(), String> {
+    let is_start = |word: &&str| DEADLINE.iter().chain(&BUDGET).any(|start| word.eq_ignore_ascii_case(start));
+    let words: Vec<&str> = text.split_whitespace().map(|word| word.trim_end_matches(',')).collect();
+    let words: Vec<&str> = words.into_iter().filter(|word| !word.is_empty() && *word != "and").collect();
+    let (work, mut rest) = words.split_at(words.iter().position(is_start).unwrap_or(words.len()));
+    let mut goal = app.setup.goal.clone();
+    if !work.is_empty() || rest.is_empty() {
+        goal.work = self::work(work, goal.work)?;
+    }
+    let now = (app.setup.now)();
+    let mut meaning = None;
+    while let Some((start, after)) = rest.split_first() {
+        let end = after.iter().position(is_start).unwrap_or(after.len());
+        let value = after[..end].join(" ");
+        if BUDGET.iter().any(|word| start.eq_ignore_ascii_case(word)) {
+            goal.budget = Some(values::usd(&value)?);
+        } else {
+            let date = deadline(&value)?;
+            goal.deadline = Some(date.hours(&now)?);
+            meaning = date.meaning(&now);
+        }
+        rest = &after[end..];
+    }
+    if let Some(meaning) = meaning {
+        app.tell(Tone::Good, format!("deadline: {meaning}"));
+    }
+    if app.setup.goal != goal {
+        app.setup.goal = goal;
+        app.start_plan(effects);
+    }
+    Ok(())
+}
+
+/// Reads an amount of work; a number alone has the unit of the amount `now`.
+fn work(words: &[&str], now: Work) -> Result<Work, String> {
+    let unknown = |word: &str| {
+        let word = habitat_base::text::clean(word, 20);
+        format!("\"{word}\" is not understood; {EXAMPLES}")
+    };
+    let number = |word: &str| parse(word, false).ok_or_else(|| unknown(word));
+    let samples = |word: &str| Samples::new(number(word)?.round()).map_err(|_| unknown(word));
+    let steps = |word: &str| number(word).map(|count| Work::Steps(count.round().clamp(1.0, 9e15) as u64));
+    let [count, after @ ..] = words else { return Err(EXAMPLES.to_owned()) };
+    let dataset = match now {
         Work::Epochs { dataset, .. } => Some(dataset),
         _ => None,
     };
-    let number = |text: &str| parse(text, false);
-    let samples = |text: &str| Samples::new(number(text)?.round()).ok();
-    let work = match words[..] {
-        [count, "step" | "steps"] => number(count).map(|count| Work::Steps(count.round().clamp(1.0, 9e15) as u64)),
-        [count, "sample" | "samples"] => samples(count).map(Work::Samples),
-        [count, "token" | "tokens"] => number(count).map(Work::Tokens),
-        [count, "epoch" | "epochs"] => {
-            number(count).zip(dataset).map(|(epochs, dataset)| Work::Epochs { epochs, dataset })
+    let epochs = |dataset| number(count).map(|epochs| Work::Epochs { epochs, dataset });
+    let (work, rest) = match after {
+        ["step" | "steps", rest @ ..] => (steps(count)?, rest),
+        ["sample" | "samples", rest @ ..] => (Work::Samples(samples(count)?), rest),
+        ["token" | "tokens", rest @ ..] => (Work::Tokens(number(count)?), rest),
+        ["epoch" | "epochs", "of", size, item, rest @ ..] if ITEMS.contains(item) => (epochs(samples(size)?)?, rest),
+        ["epoch" | "epochs", "of", size, rest @ ..] => (epochs(samples(size)?)?, rest),
+        ["epoch" | "epochs", rest @ ..] => {
+            let missing = || format!("epochs need a size: {count} epochs of 1.28M samples");
+            (epochs(dataset.ok_or_else(missing)?)?, rest)
         }
-        [count, "epoch" | "epochs", "of", size, ..] => {
-            number(count).zip(samples(size)).map(|(epochs, dataset)| Work::Epochs { epochs, dataset })
+        rest => {
+            let work = match now {
+                Work::Samples(_) => Work::Samples(samples(count)?),
+                Work::Steps(_) => steps(count)?,
+                Work::Tokens(_) => Work::Tokens(number(count)?),
+                Work::Epochs { dataset, .. } => epochs(dataset)?,
+            };
+            (work, rest)
         }
-        _ => None,
     };
-    let Some(work) = work else { return false };
-    if app.setup.goal.work != work {
-        app.setup.goal.work = work;
-        app.start_plan(effects);
-    }
-    true
+    rest.first().map_or(Ok(work), |word| Err(unknown(word)))
 }
 
 /// Changes a part of the goal that has no slider.

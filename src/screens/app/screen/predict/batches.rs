@@ -2,7 +2,7 @@
 
 use crate::action::Action;
 use crate::app::job::JobState;
-use crate::app::msg::Effect;
+use crate::app::msg::{Effect, Question};
 use crate::app::{App, Tone};
 use habitat_base::text::clean;
 use habitat_base::units::{Bytes, GpuSlug};
@@ -31,8 +31,8 @@ pub(super) fn open(app: &mut App, gpu: GpuSlug, effects: &mut Vec<Effect>) {
 
 fn start(app: &mut App, effects: &mut Vec<Effect>) {
     let Some(gpu) = app.predict.sizes.as_ref().map(|sizes| sizes.gpu.clone()) else { return };
-    let (profile, chosen) = (app.setup.profile.clone(), app.chosen);
-    effects.push(Effect::Batches { generation: app.sweep.start(), profile, gpu, chosen });
+    let question = Question::Batches(app.setup.profile.clone(), gpu, app.chosen);
+    effects.push(Effect::Ask { generation: app.sweep.start(), question });
 }
 
 /// Latest results for this GPU; `None` until there are any.
@@ -55,21 +55,13 @@ pub(super) fn is_changed(app: &App) -> bool {
 }
 
 pub(super) fn act(app: &mut App, action: Action, effects: &mut Vec<Effect>) -> bool {
-    let by = match action {
-        Action::Left | Action::Decrease => -1,
-        Action::Right | Action::Increase => 1,
-        Action::FarLeft => -FAR,
-        Action::FarRight => FAR,
-        Action::NoLimit => 0,
-        Action::Open => {
-            take(app, effects);
-            return true;
+    let Some(by) = action.steps(FAR) else {
+        match action {
+            Action::Open => take(app, effects),
+            Action::Rerun => start(app, effects),
+            _ => return false,
         }
-        Action::Rerun => {
-            start(app, effects);
-            return true;
-        }
-        _ => return false,
+        return true;
     };
     let now = row(app).map(|row| row.batch);
     let next = found(app).and_then(|(_, on)| {

@@ -6,6 +6,14 @@ use crate::app::App;
 use habitat_base::text::clean;
 use habitat_reports::{format, memory, words};
 
+/// Number of lines that decide whether the GPU can be used: up to its memory, and the remedy if the step does not fit.
+pub fn deciding(facts: &[(String, String)]) -> usize {
+    facts.iter().rposition(|(label, _)| ["memory", TOO_LARGE].contains(&&**label)).map_or(0, |at| at + 1)
+}
+
+/// Label of the remedy.
+const TOO_LARGE: &str = "too large";
+
 /// Details and doubts about the selected GPU, as label and text per line.
 pub fn facts(app: &App) -> Vec<(String, String)> {
     let Some(prediction) = selected_prediction(app) else { return Vec::new() };
@@ -25,8 +33,12 @@ pub fn facts(app: &App) -> Vec<(String, String)> {
     if let Some(((times, now), before)) = speed_up.zip(app.setup.profile.workload.precision) {
         line("precision", format!("{now}: {}", super::times_words(times, before)));
     }
-    // What decides comes first: a small screen shows a few lines.
+    // Memory and warnings first: a small screen shows only a few lines.
     line("memory", clean(&prediction.memory.reason, 300));
+    let workload = app.predictions.value().map(|predictions| &predictions.workload);
+    if let Some(remedies) = workload.and_then(|workload| memory::remedies(prediction, workload)) {
+        line(TOO_LARGE, remedies);
+    }
     for brief in super::words(&prediction.warnings, true) {
         line("warning", brief);
     }
@@ -51,10 +63,6 @@ pub fn facts(app: &App) -> Vec<(String, String)> {
     } else {
         line("value", "no usable offer".to_owned());
     }
-    let workload = app.predictions.value().map(|predictions| &predictions.workload);
-    if let Some(remedies) = workload.and_then(|workload| memory::remedies(prediction, workload)) {
-        line("too large", remedies);
-    }
     if prediction.shares.len() > 1 {
         let shares: Vec<String> = prediction
             .shares
@@ -63,8 +71,12 @@ pub fn facts(app: &App) -> Vec<(String, String)> {
             .collect();
         line("methods", format!("{} of device time", shares.join(" · ")));
     }
-    if prediction.host_idle.get() > 0.0 {
-        line("host", format!("GPU idle, waiting for the CPU: {} of the step", format::time(prediction.host_idle)));
+    let data = prediction.data_wait();
+    let cpu = prediction.host_idle.checked_sub(data).unwrap_or_default();
+    let waits = [(cpu, "for the CPU"), (data, "for data")].into_iter().filter(|(time, _)| time.get() > 0.0);
+    let waits: Vec<String> = waits.map(|(time, what)| format!("{} {what}", format::time(time))).collect();
+    if !waits.is_empty() {
+        line("host", format!("GPU idle, waiting {} of the step", waits.join(" and ")));
     }
     for text in super::words(&prediction.warnings, false) {
         line("warning", text);

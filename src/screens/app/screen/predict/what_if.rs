@@ -5,7 +5,7 @@ use crate::action::Action;
 use crate::app::App;
 use crate::app::engine::Version;
 use crate::app::job::JobState;
-use crate::app::msg::Effect;
+use crate::app::msg::{Effect, Question};
 use habitat_base::text::clean;
 use habitat_base::units::GpuSlug;
 use habitat_prediction::Fits;
@@ -16,7 +16,7 @@ use habitat_step::catalog::hypothetical::{Changes, Figure};
 /// Slider values: multiples of the real specification.
 const RUNGS: [f64; 17] = [0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.7, 0.85, 1.0, 1.2, 1.4, 1.7, 2.0, 2.4, 2.8, 3.4, 4.0];
 /// Rungs of a large step: a factor of two.
-const FAR: usize = 4;
+const FAR: isize = 4;
 
 pub(super) fn open(app: &mut App, gpu: GpuSlug, effects: &mut Vec<Effect>) {
     app.predict.version = Some(Version { gpu, changes: Changes::default(), along: Figure::Bandwidth });
@@ -25,8 +25,8 @@ pub(super) fn open(app: &mut App, gpu: GpuSlug, effects: &mut Vec<Effect>) {
 
 fn start(app: &mut App, effects: &mut Vec<Effect>) {
     let Some(version) = app.predict.version.clone() else { return };
-    let (profile, chosen) = (app.setup.profile.clone(), app.chosen);
-    effects.push(Effect::Change { generation: app.what_if.start(), profile, version, chosen });
+    let question = Question::Change(app.setup.profile.clone(), version, app.chosen);
+    effects.push(Effect::Ask { generation: app.what_if.start(), question });
 }
 
 /// Whether the selected specification is changed.
@@ -37,29 +37,20 @@ pub(crate) fn is_changed(app: &App) -> bool {
 pub(super) fn act(app: &mut App, action: Action, effects: &mut Vec<Effect>) -> bool {
     let is_found = super::changed(app).is_some();
     let Some(version) = &mut app.predict.version else { return false };
-    let rungs = match action {
-        Action::Left | Action::Decrease => -1,
-        Action::Right | Action::Increase => 1,
-        Action::FarLeft => -(FAR as isize),
-        Action::FarRight => FAR as isize,
-        Action::NoLimit => 0,
-        Action::Difference if !is_found => return true,
-        Action::Difference => {
-            app.predict.difference = Some(Compared::new(None));
-            return true;
+    let Some(rungs) = action.steps(FAR) else {
+        match action {
+            Action::Difference if !is_found => {}
+            Action::Difference => app.predict.difference = Some(Compared::new(None)),
+            Action::Up | Action::Down => {
+                let by = if action == Action::Up { -1 } else { 1 };
+                let place = (version.along as usize).saturating_add_signed(by).min(Figure::ALL.len() - 1);
+                version.along = Figure::ALL[place];
+                start(app, effects);
+            }
+            Action::Rerun => start(app, effects),
+            _ => return false,
         }
-        Action::Up | Action::Down => {
-            let by = if action == Action::Up { -1 } else { 1 };
-            let place = (version.along as usize).saturating_add_signed(by).min(Figure::ALL.len() - 1);
-            version.along = Figure::ALL[place];
-            start(app, effects);
-            return true;
-        }
-        Action::Rerun => {
-            start(app, effects);
-            return true;
-        }
-        _ => return false,
+        return true;
     };
     let now = version.changes.get(version.along);
     let place = RUNGS.iter().position(|rung| *rung >= now * (1.0 - 1e-9)).unwrap_or(RUNGS.len() - 1);
@@ -128,10 +119,10 @@ pub fn answer(app: &App) -> Vec<(String, String)> {
                 line(
                     "changed",
                     format!(
-                        "{} ({}), {} times as fast",
+                        "{} ({}), {}",
                         format::time(changed.range.mid),
                         format::time_range(changed.range.low, changed.range.high),
-                        format::number(ratio)
+                        format::speed(ratio)
                     ),
                 ),
                 line("memory", fits.to_owned()),

@@ -1,0 +1,16 @@
+//! Host time in the steps that efficiency models are fitted to.
+//!
+//! Only a host too fast to be seen behind most GPUs is taken out of them: a slow one, of unknown machines, would explain
+//! away what their GPUs do.
+
+/// Host time of an operation, in microseconds, below that of any machine that was measured.
+pub const LAUNCH_US: f64 = 6.0;
+/// Sharpness of the transition: if both times are equal, the step takes 1.19 times either. A smooth form, so that the fit
+/// has derivatives.
+const TURN: f64 = 4.0;
+
+/// Step for given device and host times in microseconds, and its derivative by the device time.
+pub fn with_host(device_us: f64, host_us: f64) -> (f64, f64) {
+    let step = (device_us.powf(TURN) + host_us.powf(TURN)).powf(1.0 / TURN);
+    (step, if step > 0.0 { (device_us / step).powf(TURN - 1.0) } else { 1.0 })
+}

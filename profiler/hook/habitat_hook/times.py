@@ -1,0 +1,132 @@
+"""The time of steps by its use: sums that grow as the time is spent, and are read at the end of each step.
+
+A list, which the program's thread reads and writes without a call. All are seconds of its clock but one.
+"""
+
+import collections
+import math
+import operator
+import threading
+import time
+
+from .growth import resident_bytes
+from .link import micros
+from .memory import peak_memory
+
+# The end of the last step; the waits for data, and in backward passes for other ranks; the time from the last mark
+# (a step's end, a batch's arrival, a pass's end) to each backward pass; that in backward passes; the end of the last
+# one; the batches that arrived; the time in torch.save; the last mark.
+END, WAITED, IDLE, FORWARD, BACKWARD, PASSED, BATCHES, SAVED, MARK = range(9)
+
+# Steps of a report whose parts are sent: of very short ones a sample.
+MOST_PARTS = 200
+# Seconds between two reports of memory.
+MEMORY_EVERY = 10.0
+# For a part that is not known of a step.
+UNKNOWN = -1e-6
+
+
+class Times:
+    """The times of consecutive steps, until they are reported."""
+
+    def __init__(self):
+        self.sums = [0.0] * 9
+        self.begin()
+
+    def begin(self):
+        """A fresh state; the list stays."""
+        self.sums[:] = [0.0] * 9
+        self.begins()
+        # The sums from which the next step is timed; None if it is not to be.
+        self.before = None
+        self.memory_at = 0.0
+        # How long a forward pass is at most (`Inputs.passes`): the time from the last mark may have a pause in it.
+        self.passes = math.inf
+
+    def begins(self):
+        """The step before the first row, and the sums at the end of each."""
+        self.origin, self.rows, self.first = None, [], 0
+
+    def mark(self):
+        """The next step is timed from now on; returns the time."""
+        now = self.sums[END] = self.sums[MARK] = time.perf_counter()
+        self.before = self.sums[:]
+        return now
+
+    def add(self, rows, first):
+        """Takes in steps, the first of them of this number; returns the longest one's time."""
+        if not self.rows:
+            self.origin, self.first = self.before, first
+        self.rows += rows
+        ends = [row[END] for row in rows]
+        longest = max(map(operator.sub, ends, [self.before[END], *ends]))
+        self.before = rows[-1]
+        return longest
+
+    def mean(self):
+        """Mean time of the steps that are not reported; None if there are none."""
+        return (self.rows[-1][END] - self.origin[END]) / len(self.rows) if self.rows else None
+
+    def report(self, now, workers, waits_for_ranks):
+        """The message about the steps since the last one, as JSON; None without steps."""
+        rows, origin, first = self.rows, self.origin, self.first
+        if not rows:
+            return None
+        self.begins()
+        columns, before = list(zip(*rows)), list(zip(origin, *rows))
+        spent = lambda what: list(map(operator.sub, columns[what], before[what]))
+        text = '{"type":"steps","first":%d,"times_us":%s' % (first, micros(spent(END)))
+        if self.sums[WAITED]:
+            text += ',"waits_us":%s' % micros(spent(WAITED))
+            if isinstance(workers, int):
+                text += ',"workers":%d' % workers
+        if waits_for_ranks:
+            text += ',"idle_us":%s' % micros(spent(IDLE))
+        if columns[BACKWARD][-1] != before[BACKWARD][0]:
+            every = -(-len(rows) // MOST_PARTS)
+            forward, backward = [min(one, self.passes) for one in spent(FORWARD)[::every]], spent(BACKWARD)[::every]
+            ended = zip(columns[END][::every], columns[PASSED][::every], before[END][::every])
+            update = [end - passed if passed > start else UNKNOWN for end, passed, start in ended]
+            known = [one >= 0 for one in update]
+            masked = lambda part: [one if is_known else UNKNOWN for one, is_known in zip(part, known)]
+            text += ',"every":%d,"forward_us":%s,"backward_us":%s,"optimizer_us":%s' % (
+                every,
+                micros(masked(forward)),
+                micros(masked(backward)),
+                micros(update),
+            )
+        if self.sums[BATCHES]:
+            batches = spent(BATCHES)
+            usual = collections.Counter(batches).most_common(1)[0][0]
+            others = ["[%d,%d]" % (step, count) for step, count in enumerate(batches, first) if count != usual]
+            text += ',"batches":%d,"other_batches":[%s]' % (usual, ",".join(others))
+        if columns[SAVED][-1] != before[SAVED][0]:
+            saves = ["[%d,%.1f]" % (step, saved * 1e6) for step, saved in enumerate(spent(SAVED), first) if saved]
+            text += ',"saved_us":[%s]' % ",".join(saves)
+        if now - self.memory_at >= MEMORY_EVERY:
+            self.memory_at = now
+            text += ',"memory":[%d,%d]' % (resident_bytes(), peak_memory() or 0)
+        return text + "}"
+
+
+def time_saves(times, trains):
+    """Times what torch.save writes, in the thread that trains (`trains` says whether this is it). The function is
+    one inside of PyTorch: the public one may be pickled, and stays as it is."""
+    import torch.serialization as serialization
+
+    inner = serialization._save
+    if getattr(inner, "_habitat_tui", False):
+        return
+    clock, sums = time.perf_counter, times.sums
+
+    def _save(*args, **kwargs):
+        began = clock()
+        try:
+            return inner(*args, **kwargs)
+        finally:
+            if trains(threading.get_ident()):
+                sums[SAVED] += clock() - began
+
+    _save._habitat_tui = True
+    _save.__wrapped__ = inner
+    serialization._save = _save

@@ -1,0 +1,417 @@
+//! History of a job: parts of its steps over days, and findings.
+
+use std::io::{self, Write};
+
+use serde_json::{Value, json};
+
+use super::format;
+use super::table::{Cell, Column, Table};
+use super::verdict::Verdict;
+use habitat_base::units::{Bytes, Hours, Micros};
+use habitat_recorder::live::history::{self, Digest, History, Kind, Parts, Step, Stretch};
+
+/// Ratio of late steps to early ones from which the change stands out.
+const SLOWER: f64 = 1.15;
+/// Growth of the memory that stands out: by this factor and by this many MiB.
+const GROWN: (f32, f32) = (1.2, 512.0);
+/// Share of the time of training steps from which late ones are mentioned.
+const LATE_TIME: f64 = 0.1;
+/// Share of the time from which checkpoints or validations stand out.
+const BESIDE: f64 = 0.2;
+/// Share of a step that the others wait for a rank from which it is slow.
+const LATE: f32 = 0.2;
+/// Labels of the parts of a step, in the order of [`shares`].
+const PARTS: [&str; 5] = ["input", "forward", "backward", "optimizer", "rest"];
+
+/// Shares of a training step: input, forward, backward, optimizer, rest; `None` if unknown.
+fn shares(stretch: &Stretch) -> [Option<f64>; 5] {
+    let [input, forward, backward, optimizer, _] = stretch.parts.all();
+    let known = |value: f32| (!value.is_nan()).then(|| f64::from(value / stretch.total[1]).clamp(0.0, 1.0));
+    let rest = stretch.parts.rest(stretch.total[1]).unwrap_or(f32::NAN);
+    [input, forward, backward, optimizer, rest].map(known)
+}
+
+fn time(micros: f32) -> String {
+    Micros::new(f64::from(micros)).map_or_else(|_| "–".to_owned(), format::time)
+}
+
+fn span(tenths: u32) -> String {
+    format::hours(Hours::known(f64::from(tenths) / 36_000.0))
+}
+
+fn memory(mebibytes: f32) -> String {
+    Bytes::new(f64::from(mebibytes) * f64::from(1 << 20)).map_or_else(|_| "–".to_owned(), |bytes| bytes.to_string())
+}
+
+/// In whole percent, with a digit more below 1 %.
+fn whole(share: f64) -> String {
+    let percent = share * 100.0;
+    if percent > 0.0 && percent < 0.95 { format!("{percent:.1} %") } else { format!("{percent:.0} %") }
+}
+
+/// Mean times of training steps in eighths of the highest, at least one, for each slice that has some; and the highest,
+/// in microseconds.
+pub fn heights(digest: &Digest) -> Option<(Vec<u64>, f32)> {
+    let means = || digest.slices.iter().map(|slice| slice.total[1]).filter(|mean| !mean.is_nan());
+    let top = means().fold(0.0_f32, f32::max);
+    let eighths = |mean: f32| ((mean / top * 8.0).ceil() as u64).clamp(1, 8);
+    (top > 0.0).then(|| (means().map(eighths).collect(), top))
+}
+
+/// The same as a line of text.
+fn spark(heights: &[u64]) -> String {
+    let bars: Vec<char> = " ▁▂▃▄▅▆▇█".chars().collect();
+    heights.iter().filter_map(|height| bars.get(*height as usize)).collect()
+}
+
+/// Time that is covered.
+pub fn covered(digest: &Digest) -> Option<String> {
+    digest.total.map(|total| span(total.to.saturating_sub(total.from)))
+}
+
+/// Labels and texts: steps, their spread and parts, what ran beside the training, memory, what changed, and the
+/// bottleneck, as the screens show it.
+fn lines(digest: &Digest, verdict: &Result<Verdict, String>) -> Vec<(&'static str, String)> {
+    let Some(total) = digest.total else { return Vec::new() };
+    let mut lines = Vec::new();
+    if total.steps > 0 {
+        let [low, mean, high] = total.total.map(time);
+        let count = format::grouped(f64::from(total.steps));
+        lines.push((
+            "steps",
+            format!(
+                "{count} training steps of {mean} ({low} to {high}) in {}",
+                span(total.to.saturating_sub(total.from))
+            ),
+        ));
+    }
+    lines.extend(spread(digest).map(|words| ("spread", words)));
+    lines.extend(parts(&total).map(|words| ("parts", words)));
+    lines.extend(aside(digest, &total).map(|words| ("beside", words)));
+    lines.extend(memory_words(digest, &total).map(|words| ("memory", words)));
+    if !total.busy.is_nan() {
+        lines.push(("GPUs", format!("{} busy on average", whole(f64::from(total.busy)))));
+    }
+    lines.extend(stands_out(digest).into_iter().map(|words| ("finding", words)));
+    lines.push(("verdict", verdict.as_ref().map_or_else(Clone::clone, Verdict::to_string)));
+    lines
+}
+
+/// Median and deviation of the last training steps, and how many were late.
+fn spread(digest: &Digest) -> Option<String> {
+    let spread = digest.spread?;
+    let late = if spread.late_time >= LATE_TIME {
+        let (chance, cause) =
+            if spread.by_chance { (" by chance", ", as when other programs use the processors") } else { ("", "") };
+        format!("; {} are late{chance} and take {} of the time{cause}", whole(spread.late), whole(spread.late_time))
+    } else {
+        String::new()
+    };
+    let count = format::grouped(spread.steps as f64);
+    Some(format!("median {} ± {} of the last {count}{late}", time(spread.median), time(spread.deviation)))
+}
+
+/// Parts of a training step; `None` if they are unknown.
+fn parts(stretch: &Stretch) -> Option<String> {
+    let words: Vec<String> = PARTS
+        .iter()
+        .zip(shares(stretch))
+        .filter_map(|(name, share)| share.map(|share| format!("{name} {}", whole(share))))
+        .collect();
+    (!words.is_empty()).then(|| words.join(" · "))
+}
+
+/// Validations, checkpoints and other long steps.
+pub fn aside(digest: &Digest, total: &Stretch) -> Option<String> {
+    let all = f64::from(total.to.saturating_sub(total.from)) / 10.0;
+    let words = Kind::ASIDE.iter().zip(total.aside).enumerate().filter(|(_, (_, (count, _)))| *count > 0).map(
+        |(place, (kind, (count, seconds)))| {
+            let period = digest.period[place];
+            let often = period.map(|steps| format!(" (every {} steps)", format::grouped(steps as f64)));
+            let share = if all > 0.0 {
+                format!(", {} of the time", whole((f64::from(seconds) / all).min(1.0)))
+            } else {
+                String::new()
+            };
+            let name = match (kind, count) {
+                (Kind::Other, _) if period.is_some() => "long steps",
+                (Kind::Other, _) => "first or long steps",
+                (Kind::Validation, 1) => "validation",
+                (Kind::Validation, _) => "validations",
+                (_, 1) => "checkpoint",
+                _ => "checkpoints",
+            };
+            let each = time(seconds * 1e6 / count as f32);
+            format!("{} {name}{} of {each}{share}", format::grouped(f64::from(count)), often.unwrap_or_default())
+        },
+    );
+    let words: Vec<String> = words.collect();
+    (!words.is_empty()).then(|| words.join(" · "))
+}
+
+fn memory_words(digest: &Digest, total: &Stretch) -> Option<String> {
+    let first = digest.slices.iter().map(|slice| slice.resident).find(|resident| !resident.is_nan())?;
+    let peak = if total.peak.is_nan() {
+        String::new()
+    } else {
+        format!(" · peak {} of tensors on the GPU", memory(total.peak))
+    };
+    let from = if first == total.resident { String::new() } else { format!(", {} at first", memory(first)) };
+    Some(format!("{} resident{from}{peak}", memory(total.resident)))
+}
+
+/// Findings of the whole history, most important first: a slow rank, steps that became slower, checkpoints and validations
+/// that take long, memory that grew.
+pub fn stands_out(digest: &Digest) -> Vec<String> {
+    let found = [slow_rank(&digest.ranks), slower(digest)].into_iter().chain(beside(digest)).chain([grown(digest)]);
+    found.flatten().collect()
+}
+
+/// Checkpoints and validations that take a large share of the time.
+fn beside(digest: &Digest) -> [Option<String>; 2] {
+    let share = |seconds: f32| {
+        let total = digest.total?;
+        Some(f64::from(seconds) / (f64::from(total.to.saturating_sub(total.from)) / 10.0))
+    };
+    let of = |place: usize, words: &str, next: &str| {
+        let share = share(digest.total?.aside[place].1).filter(|share| (BESIDE..f64::INFINITY).contains(share))?;
+        Some(format!("{words} take {} of the time: {next}", whole(share.min(1.0))))
+    };
+    [
+        of(1, "checkpoints", "save less often, or in the background (torch.distributed.checkpoint.async_save)"),
+        of(0, "validations", "validate less often, or on fewer batches"),
+    ]
+}
+
+/// The rank that the others wait for, by its own computing time.
+fn slow_rank(ranks: &[Stretch]) -> Option<String> {
+    let mut known: Vec<(&Stretch, f32, f32)> =
+        ranks.iter().filter_map(|rank| Some((rank, rank.own()?, rank.parts.idle))).collect();
+    known.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let (slow, own, idle) = *known.last()?;
+    let (_, median, waits) = known[(known.len() - 1) / 2];
+    let is_late = known.len() > 1 && waits - idle >= LATE * slow.total[1];
+    is_late.then(|| {
+        format!(
+            "rank {} is slow: it computes {} of each step of {}, the median of {} ranks {}; the others wait for it",
+            slow.rank.unwrap_or_default(),
+            time(own),
+            time(slow.total[1]),
+            known.len(),
+            time(median)
+        )
+    })
+}
+
+/// Steps that became slower: the last quarter of the time against the first.
+fn slower(digest: &Digest) -> Option<String> {
+    let slices: Vec<Stretch> = digest.slices.iter().filter(|slice| slice.steps > 0).copied().collect();
+    if slices.len() < 8 {
+        return None;
+    }
+    let quarter = slices.len() / 4;
+    let of = |slices: &[Stretch]| history::total(slices.iter().copied());
+    let (early, late) = (of(&slices[..quarter])?, of(&slices[slices.len() - quarter..])?);
+    if f64::from(late.total[1] / early.total[1]) < SLOWER {
+        return None;
+    }
+    let micros = |stretch: &Stretch| {
+        let mut all = [0.0; 5];
+        for (value, share) in all.iter_mut().zip(shares(stretch)) {
+            *value = share.unwrap_or(f64::NAN) * f64::from(stretch.total[1]);
+        }
+        all
+    };
+    let (before, after) = (micros(&early), micros(&late));
+    let grew = PARTS.iter().zip(before.iter().zip(after)).map(|(name, (before, after))| (name, before, after));
+    let grew = grew.filter(|(_, before, after)| after > before).max_by(|a, b| (a.2 - a.1).total_cmp(&(b.2 - b.1)));
+    let part = grew.map(|(name, before, after)| {
+        format!(", most of it {name}: {} to {}", time(*before as f32), time(after as f32))
+    });
+    let [early, late] = [early, late].map(|stretch| time(stretch.total[1]));
+    Some(format!("steps became slower: {early} to {late}{}", part.unwrap_or_default()))
+}
+
+/// Memory that grew.
+fn grown(digest: &Digest) -> Option<String> {
+    let known: Vec<f32> = digest.slices.iter().map(|slice| slice.resident).filter(|value| !value.is_nan()).collect();
+    // Caches fill in the first slices.
+    let (first, last) = (*known.get(known.len() / 8)?, *known.last()?);
+    let is_grown = known.len() >= 8 && last >= first * GROWN.0 && last - first >= GROWN.1;
+    is_grown.then(|| format!("memory grows: {} to {} resident", memory(first), memory(last)))
+}
+
+/// Writes the history as text, with a line over time.
+///
+/// # Errors
+/// Write errors of `out`.
+pub fn write_text(
+    digest: &Digest,
+    verdict: &Result<Verdict, String>,
+    title: &str,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    writeln!(out, "{title}")?;
+    if digest.total.is_none() {
+        return writeln!(out, "  no steps timed yet");
+    }
+    if let Some((heights, top)) = heights(digest) {
+        writeln!(out, "  over time  {}  mean step, bars from 0 to {}", spark(&heights), time(top))?;
+    }
+    for (label, words) in lines(digest, verdict) {
+        writeln!(out, "  {label:<9}  {words}")?;
+    }
+    Ok(())
+}
+
+/// A cell with a number; unknown if it is NaN.
+fn float(value: f32) -> Cell {
+    if value.is_nan() { Cell::unknown() } else { Cell::text(value) }
+}
+
+/// A row for each stretch of each rank, in order.
+pub fn table(history: &History) -> Table {
+    let names = [
+        "rank",
+        "from_s",
+        "to_s",
+        "first_step",
+        "training_steps",
+        "min_us",
+        "mean_us",
+        "max_us",
+        "input_us",
+        "forward_us",
+        "backward_us",
+        "optimizer_us",
+        "rest_us",
+        "rank_wait_us",
+        "validations",
+        "validation_s",
+        "checkpoints",
+        "checkpoint_s",
+        "others",
+        "other_s",
+        "resident_mib",
+        "gpu_peak_mib",
+        "gpu_busy",
+    ];
+    let mut table = Table::new(&names.map(|name| Column::number(name, name)));
+    for stretch in rows(history) {
+        let mut row = vec![
+            stretch.rank.map_or_else(Cell::unknown, Cell::text),
+            Cell::text(f64::from(stretch.from) / 10.0),
+            Cell::text(f64::from(stretch.to) / 10.0),
+            Cell::text(stretch.first),
+            Cell::text(stretch.steps),
+        ];
+        let [input, forward, backward, optimizer, idle] = stretch.parts.all();
+        let rest = stretch.parts.rest(stretch.total[1]).unwrap_or(f32::NAN);
+        row.extend(stretch.total.map(float));
+        row.extend([input, forward, backward, optimizer, rest, idle].map(float));
+        row.extend(stretch.aside.iter().flat_map(|(count, seconds)| [Cell::text(count), Cell::text(seconds)]));
+        row.extend([stretch.resident, stretch.peak, stretch.busy].map(float));
+        table.push(row);
+    }
+    table
+}
+
+fn rows(history: &History) -> Vec<Stretch> {
+    match history.ranks()[..] {
+        [] => history.stretches(),
+        ref ranks => ranks.iter().flat_map(|rank| history.of_rank(Some(*rank))).collect(),
+    }
+}
+
+/// A row for each of the last steps.
+pub fn steps_table(history: &History) -> Table {
+    let names = [
+        "step",
+        "at_s",
+        "kind",
+        "time_us",
+        "input_us",
+        "forward_us",
+        "backward_us",
+        "optimizer_us",
+        "rest_us",
+        "rank_wait_us",
+    ];
+    let mut table = Table::new(&names.map(|name| Column::number(name, name)));
+    for step in &history.steps {
+        let [input, forward, backward, optimizer, idle] = step.parts.all();
+        let rest = step.parts.rest(step.total).unwrap_or(f32::NAN);
+        let mut row = vec![Cell::text(step.step), Cell::text(f64::from(step.at) / 10.0), Cell::text(step.kind.name())];
+        row.extend([step.total, input, forward, backward, optimizer, rest, idle].map(float));
+        table.push(row);
+    }
+    table
+}
+
+/// A number; null if it is NaN.
+fn known(value: f32) -> Option<f32> {
+    (!value.is_nan()).then_some(value)
+}
+
+/// Parts of a step's time as JSON.
+fn parts_json(parts: &Parts, total: f32) -> Value {
+    let [input, forward, backward, optimizer, idle] = parts.all().map(known);
+    json!({
+        "input": input, "forward": forward, "backward": backward, "optimizer": optimizer,
+        "rest": parts.rest(total), "rank_wait": idle,
+    })
+}
+
+/// A step as JSON.
+pub fn step_json(step: &Step) -> Value {
+    json!({
+        "step": step.step,
+        "at_s": f64::from(step.at) / 10.0,
+        "kind": step.kind.name(),
+        "step_us": step.total,
+        "parts_us": parts_json(&step.parts, step.total),
+    })
+}
+
+/// A stretch as JSON.
+pub fn stretch_json(stretch: &Stretch) -> Value {
+    let [min, mean, max] = stretch.total.map(known);
+    let aside: serde_json::Map<String, Value> = Kind::ASIDE
+        .iter()
+        .zip(stretch.aside)
+        .map(|(kind, (count, seconds))| (kind.name().to_owned(), json!({"steps": count, "seconds": seconds})))
+        .collect();
+    json!({
+        "rank": stretch.rank,
+        "from_s": f64::from(stretch.from) / 10.0,
+        "to_s": f64::from(stretch.to) / 10.0,
+        "first_step": stretch.first,
+        "training_steps": stretch.steps,
+        "step_us": {"min": min, "mean": mean, "max": max},
+        "parts_us": parts_json(&stretch.parts, stretch.total[1]),
+        "beside": aside,
+        "resident_mib": known(stretch.resident),
+        "gpu_peak_mib": known(stretch.peak),
+        "gpu_busy": known(stretch.busy),
+    })
+}
+
+/// The history as JSON: the whole, its parts over time, what stands out, and the bottleneck.
+pub fn json(digest: &Digest, history: &History, verdict: Option<&Verdict>) -> Value {
+    json!({
+        "total": digest.total.as_ref().map(stretch_json),
+        "validation_every_steps": digest.period[0],
+        "checkpoint_every_steps": digest.period[1],
+        "other_every_steps": digest.period[2],
+        "spread": digest.spread.map(|spread| json!({
+            "steps": spread.steps, "median_us": spread.median, "deviation_us": spread.deviation,
+            "late_share": spread.late, "late_time_share": spread.late_time,
+        })),
+        "findings": stands_out(digest),
+        "verdict": verdict,
+        "stretches": rows(history).iter().map(stretch_json).collect::<Vec<_>>(),
+    })
+}
+
+#[cfg(test)]
+mod tests;
