@@ -1371,8 +1371,8 @@ fn what_another_network_compiles_is_as_it_would_be(python: &str) {
 fn work_between_the_steps_is_no_forward_pass(python: &str) {
     let script = fixture("between.py");
     for (kind, seconds, outside) in [
-        ("sleep", "0.4", true),
-        ("slow", "0.4", true),
+        ("sleep", "0.1", true),
+        ("slow", "0.1", true),
         ("list", "0", false),
         ("varied", "0", false),
         ("once", "1", false),

@@ -58,8 +58,8 @@ class Inputs:
         self.inner = set()
         # Calls that autograd does not see.
         self.unseen = 0
-        # The sums of `Times`, and that of forward passes at the beginning; the time from marks to the first call of a
-        # module in training after them, and the last such mark.
+        # The sums of `Times`, and that of forward passes at the beginning; the time from marks to the first call of the
+        # model in training after them, with our own looks since then, and the last such mark.
         self.sums, self.forward = sums, sums[FORWARD]
         self.ahead, self.marked = 0.0, None
         self.over = False
@@ -73,7 +73,8 @@ class Inputs:
             if self.over:
                 sys.setprofile(None)  # It was ended in another thread.
                 return
-            callback = set_eval_frame(None)
+            callback, began = set_eval_frame(None), time.perf_counter()
+            in_pass = self.marked == (sums[MARK], sums[FORWARD])
             try:
                 with Held():
                     try:
@@ -85,6 +86,8 @@ class Inputs:
                     except Exception:
                         pass  # Less is known of the model then.
             finally:
+                if in_pass:
+                    self.ahead += time.perf_counter() - began
                 set_eval_frame(callback)
 
         self.seen = seen
@@ -98,10 +101,10 @@ class Inputs:
             self.begins(module)
         if self.model is not None and self.model() is module:
             self.given(inputs, keywords)
-            if self.marked != self.sums[MARK] and self.trains(module):
-                # After our own look at it.
-                self.marked = self.sums[MARK]
-                self.ahead += time.perf_counter() - self.marked
+            now = self.sums[MARK], self.sums[FORWARD]
+            if self.marked != now and self.trains(module):
+                self.marked = now
+                self.ahead += time.perf_counter() - self.sums[MARK]
 
     def trains(self, called):
         import torch
