@@ -258,49 +258,60 @@ pub fn engine(catalog: &Arc<Catalog>, (options, sizes): (Options, Vec<u64>), req
         }),
         jobs: Arc::new(|| Err("no jobs file given (--jobs)".to_owned())),
         export: Arc::new(move |export| {
-            let options = by_export(export.chosen, Vec::new());
-            let Request { command, file, usd_per_kwh, .. } = request.clone();
-            let request = Request::new(command, file, &export.profile, &options).map(|request| Request {
-                batch_sizes: sizes_export(export.chosen),
-                own: export.own.clone(),
-                usd_per_kwh,
-                ..request
-            });
-            let request = request.map_err(|error| error.to_string())?;
-            let created = now();
-            let report = Report {
-                profile: Some(&export.profile),
-                label: request.file.as_deref().unwrap_or("embedded sample"),
-                predictions: &export.predictions,
-                prices: &export.prices,
-                plan: Some(&export.plan),
-                frontier: &export.frontier,
-                difference: None,
-                lines: &[],
-                command: &request.command,
-                created,
-            };
-            let written = Written {
-                plan: &export.plan,
-                predictions: &export.predictions,
-                request: &request,
-                created,
-                start: &start(export),
-                all_rejected: false,
-                report: Some(&report),
-            };
-            export.form.texts(&written).map_err(|error| error.to_string())
+            exported(export, request.clone(), &by_export(export.chosen, Vec::new()), sizes_export(export.chosen))
         }),
-        save: Arc::new(|path, text, replace| {
-            let path = Path::new(path);
-            match save_atomically(path, text.as_bytes(), replace) {
-                Ok(()) => SaveOutcome::Saved(
-                    std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string(),
-                ),
-                Err(StoreError::Exists { .. }) => SaveOutcome::Exists,
-                Err(error) => SaveOutcome::Failed(error.to_string()),
-            }
-        }),
+        save: Arc::new(saved),
+    }
+}
+
+/// The texts of an exported plan.
+fn exported(
+    export: &Export,
+    request: Request,
+    options: &Options,
+    batch_sizes: Vec<u64>,
+) -> Result<Vec<String>, String> {
+    let Request { command, file, usd_per_kwh, .. } = request;
+    let request = Request::new(command, file, &export.profile, options).map(|request| Request {
+        batch_sizes,
+        own: export.own.clone(),
+        usd_per_kwh,
+        ..request
+    });
+    let request = request.map_err(|error| error.to_string())?;
+    let created = now();
+    let report = Report {
+        profile: Some(&export.profile),
+        label: request.file.as_deref().unwrap_or("embedded sample"),
+        predictions: &export.predictions,
+        prices: &export.prices,
+        plan: Some(&export.plan),
+        frontier: &export.frontier,
+        difference: None,
+        lines: &[],
+        command: &request.command,
+        created,
+    };
+    let written = Written {
+        plan: &export.plan,
+        predictions: &export.predictions,
+        request: &request,
+        created,
+        start: &start(export),
+        all_rejected: false,
+        report: Some(&report),
+    };
+    export.form.texts(&written).map_err(|error| error.to_string())
+}
+
+fn saved(path: &str, text: &str, replace: bool) -> SaveOutcome {
+    let path = Path::new(path);
+    match save_atomically(path, text.as_bytes(), replace) {
+        Ok(()) => {
+            SaveOutcome::Saved(std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string())
+        }
+        Err(StoreError::Exists { .. }) => SaveOutcome::Exists,
+        Err(error) => SaveOutcome::Failed(error.to_string()),
     }
 }
 

@@ -113,28 +113,7 @@ pub(super) fn build(mut trace: Trace, options: &ImportOptions<'_>) -> Result<Imp
 fn measured(trace: &Trace, options: &ImportOptions<'_>) -> Result<Import, Fault> {
     let nesting = nest::nest(trace);
     let launches = Launches::new(trace, &nesting);
-    let marked = trace
-        .steps
-        .clone()
-        .map(|MarkedSteps { spans, marks, .. }| Steps::new(trace, &nesting, &launches, spans, marks));
-    // Marks without launches around them (marks of another process) are useless.
-    let steps = match marked {
-        Some(steps) if !steps.kept.is_empty() && steps.cover() => steps.of_micro_batches(trace, &nesting, &launches),
-        _ => {
-            let main = join::main_device(&trace.work);
-            let kernels: Vec<pattern::Launch> = launches
-                .list
-                .iter()
-                .map(|launched| (launched.time, &trace.work[launched.device as usize]))
-                .filter(|(_, work)| work.kind == WorkKind::Kernel && work.device == main)
-                .map(|(time, work)| (time, work.name, work.configuration))
-                .collect();
-            let (mut spans, marks) =
-                if trace.recorder.finds_patterns { pattern::without_marks(trace, &kernels) } else { pattern::whole() };
-            spans.truncate(options.max_steps.unwrap_or(usize::MAX).max(1));
-            Steps::new(trace, &nesting, &launches, spans, marks)
-        }
-    };
+    let steps = steps_of(trace, &nesting, &launches, options);
     if steps.kept.is_empty() {
         return Err(Fault::NoWholeStep { kernels: trace.kernels });
     }
@@ -191,6 +170,30 @@ fn measured(trace: &Trace, options: &ImportOptions<'_>) -> Result<Import, Fault>
         notes: notes.0,
     });
     Ok(Import { profile, summary })
+}
+
+/// The steps that the trace marks, else those that a repeated pattern of kernels shows.
+fn steps_of(trace: &Trace, nesting: &Nesting, launches: &Launches, options: &ImportOptions<'_>) -> Steps {
+    let marked =
+        trace.steps.clone().map(|MarkedSteps { spans, marks, .. }| Steps::new(trace, nesting, launches, spans, marks));
+    // Marks without launches around them (marks of another process) are useless.
+    match marked {
+        Some(steps) if !steps.kept.is_empty() && steps.cover() => steps.of_micro_batches(trace, nesting, launches),
+        _ => {
+            let main = join::main_device(&trace.work);
+            let kernels: Vec<pattern::Launch> = launches
+                .list
+                .iter()
+                .map(|launched| (launched.time, &trace.work[launched.device as usize]))
+                .filter(|(_, work)| work.kind == WorkKind::Kernel && work.device == main)
+                .map(|(time, work)| (time, work.name, work.configuration))
+                .collect();
+            let (mut spans, marks) =
+                if trace.recorder.finds_patterns { pattern::without_marks(trace, &kernels) } else { pattern::whole() };
+            spans.truncate(options.max_steps.unwrap_or(usize::MAX).max(1));
+            Steps::new(trace, nesting, launches, spans, marks)
+        }
+    }
 }
 
 fn step(trace: &Trace, steps: &Steps, walls: &[Wall], execution: Option<Execution>) -> Step {

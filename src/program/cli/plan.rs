@@ -198,29 +198,7 @@ fn asked_again(args: &PlanArgs, path: &Path, catalog: &Catalog) -> Result<Asked,
         );
         return Err(CliError::Refused(problem).at(path.display()));
     };
-    let named = request.file.as_ref().map(PathBuf::from);
-    let typed = args.input.file.is_some() || args.input.sample.is_some();
-    let file = args.input.file.clone().or_else(|| named.filter(|_| !args.other_profile && !typed));
-    // A plan without a file used an embedded sample; the checksum identifies it.
-    let same = |sample: &Sample| bundled::sample(*sample).sha256().is_ok_and(|sum| sum == *sha256);
-    let planned = || Sample::ALL.into_iter().find(same).filter(|_| !args.other_profile);
-    let sample = args.input.sample.or_else(|| if file.is_none() { planned() } else { None });
-    let input = InputArgs {
-        file,
-        sample,
-        recorded: RecordedArgs {
-            origin: request.origin.as_ref().filter(|_| !args.other_profile).map(ToString::to_string),
-            ignore_origin: request.ignore_origin && !args.other_profile,
-            ..RecordedArgs::default()
-        },
-        method: request.method,
-        waves: request.waves,
-        precision: request.precision,
-        host: request.host,
-        models: args.input.models.clone(),
-        kernel_wise: args.input.kernel_wise.clone(),
-        ..InputArgs::default()
-    };
+    let input = input_again(args, request, sha256);
     let mut loaded = load(&input, catalog).map_err(|error| match args.input.file {
         Some(_) => error,
         None => CliError::Refused(format!("{error}\nif the file has moved, pass its new path: `plan FILE --from …`")),
@@ -266,6 +244,33 @@ fn asked_again(args: &PlanArgs, path: &Path, catalog: &Catalog) -> Result<Asked,
         lines,
         own,
     })
+}
+
+/// The recorded step of a plan's file, by its checksum if it is an embedded sample, unless another one is given.
+fn input_again(args: &PlanArgs, request: &Request, sha256: &str) -> InputArgs {
+    let named = request.file.as_ref().map(PathBuf::from);
+    let typed = args.input.file.is_some() || args.input.sample.is_some();
+    let file = args.input.file.clone().or_else(|| named.filter(|_| !args.other_profile && !typed));
+    // A plan without a file used an embedded sample; the checksum identifies it.
+    let same = |sample: &Sample| bundled::sample(*sample).sha256().is_ok_and(|sum| sum == sha256);
+    let planned = || Sample::ALL.into_iter().find(same).filter(|_| !args.other_profile);
+    let sample = args.input.sample.or_else(|| if file.is_none() { planned() } else { None });
+    InputArgs {
+        file,
+        sample,
+        recorded: RecordedArgs {
+            origin: request.origin.as_ref().filter(|_| !args.other_profile).map(ToString::to_string),
+            ignore_origin: request.ignore_origin && !args.other_profile,
+            ..RecordedArgs::default()
+        },
+        method: request.method,
+        waves: request.waves,
+        precision: request.precision,
+        host: request.host,
+        models: args.input.models.clone(),
+        kernel_wise: args.input.kernel_wise.clone(),
+        ..InputArgs::default()
+    }
 }
 
 /// Writes the plan in the requested form, to the requested file or to `out`.

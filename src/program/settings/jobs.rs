@@ -146,27 +146,21 @@ const TIME_KEYS: [&str; 9] = [
 
 /// The recorded step of a job.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct StepTable {
     /// The recording, relative to the folder of the jobs file.
     pub profile: PathBuf,
     /// The recording GPU, instead of the one in the file.
-    #[serde(default)]
     pub origin: Option<String>,
     /// Whether to ignore measurements.
-    #[serde(default)]
     pub ignore_origin: bool,
     /// Samples per step and GPU, if the file lacks it.
-    #[serde(default)]
     pub batch_size: Option<u64>,
     /// Tokens per sample, if the file lacks it.
-    #[serde(default)]
     pub sequence_length: Option<u64>,
     /// Parameters of the model, if the file lacks it.
-    #[serde(default)]
     pub parameters: Option<u64>,
     /// Peak device memory of the step, if the file lacks it.
-    #[serde(default)]
     pub peak_memory_bytes: Option<Bytes>,
 }
 
@@ -174,32 +168,20 @@ pub struct StepTable {
 const STEP_KEYS: [&str; 7] =
     ["profile", "origin", "ignore_origin", "batch_size", "sequence_length", "parameters", "peak_memory_bytes"];
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 struct File {
-    #[serde(default)]
     deadline: Option<toml::Value>,
-    #[serde(default)]
     budget: Option<toml::Value>,
-    #[serde(default)]
     max_usd_per_hour: Option<toml::Value>,
-    #[serde(default)]
     late_usd_per_hour: Option<toml::Value>,
-    #[serde(default)]
     hour_value: Option<toml::Value>,
-    #[serde(default)]
     confidence: Option<Confidence>,
-    #[serde(default)]
     wait: bool,
-    #[serde(default)]
     rent: bool,
-    #[serde(default)]
     quota: Vec<Quota>,
-    #[serde(default)]
     job: Vec<Spanned<Table>>,
-    #[serde(default)]
     machine: Vec<Spanned<MachineTable>>,
-    #[serde(default)]
     launch: Launch,
 }
 
@@ -243,14 +225,34 @@ impl JobsFile {
         if file.job.len() > MOST_JOBS {
             return at(line_of(text, &file.job[MOST_JOBS].span(), None), too_many("", file.job.len() as u64));
         }
-        let jobs = all(file.job, text)?;
-        let whole = 0..text.len();
-        if prices.late_usd_per_hour.is_some() && shared.deadline.is_none() {
+        let read = Self {
+            shared,
+            confidence: file.confidence,
+            wait: file.wait,
+            late_price: prices.late_usd_per_hour,
+            hour_value: prices.hour_value,
+            jobs: all(file.job, text)?,
+            machines: machines::all(file.machine, text)?,
+            rent: file.rent,
+            launch: file.launch,
+        };
+        read.check_quotas(text)?;
+        read.check_waiting(text)?;
+        read.check_machines(text)?;
+        if read.late_price.is_some() && read.shared.deadline.is_none() {
             let problem = "late_usd_per_hour: needs deadline at the top, which jobs may then miss at this price; \
                            add it, or set both in a [[job]]";
-            return at(line_of(text, &whole, Some("late_usd_per_hour")), problem.to_owned());
+            return at_key(text, "late_usd_per_hour", problem.to_owned());
         }
-        let ends = shared.quota.iter().filter(|quota| quota.until.is_some());
+        if let Err(why) = read.launch.check() {
+            return at_key(text, "[launch]", format!("launch: {why}"));
+        }
+        Ok(read)
+    }
+
+    /// A quota that ends before it begins never applies.
+    fn check_quotas(&self, text: &str) -> Result<(), JobsFileError> {
+        let ends = self.shared.quota.iter().filter(|quota| quota.until.is_some());
         let lines = (1..).zip(text.lines()).filter(|(_, line)| line.trim_start().starts_with("until_hours"));
         for (quota, (line, _)) in ends.zip(lines) {
             if let (Some(from), Some(until)) = (quota.from.map(Hours::get), quota.until.map(Hours::get))
@@ -260,66 +262,65 @@ impl JobsFile {
                     "until_hours: {until} is not after the quota's from_hours, {from}, so the quota never applies; \
                     set a later one, or omit the quota"
                 );
-                return at(line, problem);
+                return Err(JobsFileError { line, problem });
             }
         }
-        if !file.wait && file.machine.is_empty() {
-            let needs = "only works if jobs may wait: add wait = true at the top of the file";
-            let window = shared.quota.iter().find(|quota| !quota.is_lasting());
-            if let Some(key) = window.map(|quota| if quota.from.is_some() { "from_hours" } else { "until_hours" }) {
-                let line = text.lines().position(|line| line.trim_start().starts_with(key));
-                return at(line.map_or(1, |line| line + 1), format!("{key}: {needs}"));
-            }
-            let key = |time: &TimeTable| {
-                let [late, ordered] = [time.not_before_hours != Hours::ZERO, !time.after.is_empty()];
-                let given = [late, time.arrives.is_some(), ordered, time.priority.is_some(), time.survive.is_some()];
-                TIME_KEYS.into_iter().zip(given).find(|(_, given)| *given).map(|(key, _)| key)
-            };
-            if let Some((job, key)) = jobs.iter().find_map(|job| Some((job, key(&job.time)?))) {
-                return at(job.line, format!("job {:?}: {key}: {needs}", job.copy.0));
-            }
-        }
-        let machines = machines::all(file.machine, text)?;
-        if file.wait && !machines.is_empty() {
-            let problem = "wait: has no effect with [[machine]], as jobs there always run one after another; omit it";
-            return at(line_of(text, &whole, Some("wait")), problem.to_owned());
-        }
-        if file.rent && machines.is_empty() {
-            let problem = "rent: without [[machine]] all jobs rent; omit it".to_owned();
-            return at(line_of(text, &whole, Some("rent")), problem);
-        }
-        if !machines.is_empty() && !file.rent {
-            if let Some(key) = shared.of_offers().next() {
-                let problem = format!(
-                    "{key}: does not apply to [[machine]], as nothing is rented; omit one of the two, or rent with rent = true at the top"
-                );
-                return at(line_of(text, &(0..text.len()), Some(key)), problem);
-            }
-            for job in &jobs {
-                if let Some(key) = job.wish.of_offers().next() {
-                    let problem = format!(
-                        "job {:?}: {key}: does not apply to [[machine]], as nothing is rented; omit one of the two, or rent with rent = true at the top",
-                        job.name
-                    );
-                    return at(job.line, problem);
-                }
-            }
-        }
-        if let Err(why) = file.launch.check() {
-            return at(line_of(text, &whole, Some("[launch]")), format!("launch: {why}"));
-        }
-        Ok(Self {
-            shared,
-            confidence: file.confidence,
-            wait: file.wait,
-            late_price: prices.late_usd_per_hour,
-            hour_value: prices.hour_value,
-            jobs,
-            machines,
-            rent: file.rent,
-            launch: file.launch,
-        })
+        Ok(())
     }
+
+    /// Times and orders need jobs that may wait.
+    fn check_waiting(&self, text: &str) -> Result<(), JobsFileError> {
+        if self.wait && !self.machines.is_empty() {
+            let problem = "wait: has no effect with [[machine]], as jobs there always run one after another; omit it";
+            return at_key(text, "wait", problem.to_owned());
+        }
+        if self.wait || !self.machines.is_empty() {
+            return Ok(());
+        }
+        let needs = "only works if jobs may wait: add wait = true at the top of the file";
+        let window = self.shared.quota.iter().find(|quota| !quota.is_lasting());
+        if let Some(key) = window.map(|quota| if quota.from.is_some() { "from_hours" } else { "until_hours" }) {
+            let line = text.lines().position(|line| line.trim_start().starts_with(key));
+            return Err(JobsFileError { line: line.map_or(1, |line| line + 1), problem: format!("{key}: {needs}") });
+        }
+        let key = |time: &TimeTable| {
+            let [late, ordered] = [time.not_before_hours != Hours::ZERO, !time.after.is_empty()];
+            let given = [late, time.arrives.is_some(), ordered, time.priority.is_some(), time.survive.is_some()];
+            TIME_KEYS.into_iter().zip(given).find(|(_, given)| *given).map(|(key, _)| key)
+        };
+        match self.jobs.iter().find_map(|job| Some((job, key(&job.time)?))) {
+            Some((job, key)) => {
+                Err(JobsFileError { line: job.line, problem: format!("job {:?}: {key}: {needs}", job.copy.0) })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Limits of offers need jobs that rent.
+    fn check_machines(&self, text: &str) -> Result<(), JobsFileError> {
+        if self.rent && self.machines.is_empty() {
+            return at_key(text, "rent", "rent: without [[machine]] all jobs rent; omit it".to_owned());
+        }
+        if self.machines.is_empty() || self.rent {
+            return Ok(());
+        }
+        let why = "does not apply to [[machine]], as nothing is rented; omit one of the two, or rent with rent = true \
+                   at the top";
+        if let Some(key) = self.shared.of_offers().next() {
+            return at_key(text, key, format!("{key}: {why}"));
+        }
+        match self.jobs.iter().find_map(|job| Some((job, job.wish.of_offers().next()?))) {
+            Some((job, key)) => {
+                Err(JobsFileError { line: job.line, problem: format!("job {:?}: {key}: {why}", job.name) })
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// An error at the first line of the file with this key.
+fn at_key<T>(text: &str, key: &str, problem: String) -> Result<T, JobsFileError> {
+    Err(JobsFileError { line: line_of(text, &(0..text.len()), Some(key)), problem })
 }
 
 fn too_many(what: &str, total: u64) -> String {
@@ -406,26 +407,8 @@ fn job(table: Spanned<Table>, text: &str) -> Result<JobTable, JobsFileError> {
         time.extend(wish.remove(key).map(|value| (key.to_owned(), value)));
     }
     let time: TimeTable = parsed(time, text, &span, Some(&name))?;
-    if time.count == Some(0) {
-        return refused(line_of(text, &span, Some("count")), "count: 0; omit the job, or set the number of copies");
-    }
-    if let Some(priority) = time.priority.filter(|priority| !(1e-6..=1e6).contains(priority)) {
-        // A number of hundreds of digits has an exponent.
-        let priority = if priority.abs() < 1e9 { priority.to_string() } else { format!("{priority:e}") };
-        let problem = format!(
-            "priority: {priority}; use a number from 1e-6 to 1e6, such as 10: jobs of higher priority end earlier"
-        );
-        return refused(line_of(text, &span, Some("priority")), &problem);
-    }
-    if time.late_usd_per_hour.is_some() && !wish.contains_key("deadline") {
-        let line = line_of(text, &span, Some("late_usd_per_hour"));
-        let problem = "late_usd_per_hour: needs deadline in this job, which it may then miss at this price; \
-                       at the top of the file it is for the deadline there";
-        return refused(line, problem);
-    }
-    if time.arrives.is_some() && time.not_before_hours != Hours::ZERO {
-        let line = line_of(text, &span, Some("arrives"));
-        return refused(line, "arrives and not_before_hours mean the same; omit one of them");
+    if let Err((key, problem)) = check_time(&time, wish.contains_key("deadline")) {
+        return refused(line_of(text, &span, Some(key)), &format!("{key}{problem}"));
     }
     let launch: Launch = match wish.remove("launch") {
         Some(toml::Value::Table(table)) => parsed(table, text, &span, Some(&name))?,
@@ -449,6 +432,29 @@ fn job(table: Spanned<Table>, text: &str) -> Result<JobTable, JobsFileError> {
     }
     let copy = (name.clone(), None);
     Ok(JobTable { line, name, step, time, after: Vec::new(), wish, launch, copy })
+}
+
+/// What is wrong with the times of a job: the key, and the rest of the sentence.
+fn check_time(time: &TimeTable, has_deadline: bool) -> Result<(), (&'static str, String)> {
+    if time.count == Some(0) {
+        return Err(("count", ": 0; omit the job, or set the number of copies".to_owned()));
+    }
+    if let Some(priority) = time.priority.filter(|priority| !(1e-6..=1e6).contains(priority)) {
+        // A number of hundreds of digits has an exponent.
+        let priority = if priority.abs() < 1e9 { priority.to_string() } else { format!("{priority:e}") };
+        let problem =
+            format!(": {priority}; use a number from 1e-6 to 1e6, such as 10: jobs of higher priority end earlier");
+        return Err(("priority", problem));
+    }
+    if time.late_usd_per_hour.is_some() && !has_deadline {
+        let problem = ": needs deadline in this job, which it may then miss at this price; \
+                       at the top of the file it is for the deadline there";
+        return Err(("late_usd_per_hour", problem.to_owned()));
+    }
+    if time.arrives.is_some() && time.not_before_hours != Hours::ZERO {
+        return Err(("arrives", " and not_before_hours mean the same; omit one of them".to_owned()));
+    }
+    Ok(())
 }
 
 /// Parses a table; an error has the key and its line.

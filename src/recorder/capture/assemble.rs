@@ -96,39 +96,7 @@ pub fn profile(recording: &Recording, folder: &Path, options: &ImportOptions<'_>
             main.optimizers
         ));
     }
-    let window = main.windows.first().and_then(|window| window.cuda);
-    if let Some(window) = window {
-        notes.push(format!(
-            "{} kernels in {:.1} s of a CUDA program, recorded with CUPTI; the step time is from the recorded steps",
-            window.kernels, window.seconds
-        ));
-        if window.lost * 100 > window.kernels {
-            notes.push(format!("{} records were lost: the kernels of a step may be incomplete", window.lost));
-        }
-    } else if profile.origin.is_some() {
-        step_time(&mut profile, times, &mut notes);
-        if let (Some(peak), Some(step)) = (main.peak_memory_bytes, &mut profile.step)
-            && step.peak_memory_bytes.is_none()
-        {
-            step.peak_memory_bytes = Bytes::new(peak as f64).ok();
-        }
-        memory::fill(&mut profile, main, &mut notes);
-    } else if let Some(times) = times {
-        if let Some(cpu) = profile.step.as_mut().and_then(|step| step.cpu.as_mut()) {
-            let (duration, duration_range) = (times.median, Some(times.range));
-            *cpu = CpuStep { duration, duration_range, samples: times.count, profiled: false };
-        }
-        notes.push(format!(
-            "a step took {:.*} ms on this machine's CPU, without the profiler ({}); no prediction uses it",
-            if times.median.as_millis() < 10.0 { 2 } else { 1 },
-            times.median.as_millis(),
-            if times.count == 1 {
-                "1 step".to_owned()
-            } else {
-                format!("median of {} steps", habitat_base::text::grouped(f64::from(times.count)))
-            }
-        ));
-    }
+    timed(&mut profile, main, &mut notes);
     if profile.origin.is_none() {
         notes.extend(main.held.as_ref().map(memory::told));
     }
@@ -156,6 +124,44 @@ pub fn profile(recording: &Recording, folder: &Path, options: &ImportOptions<'_>
     let recorded = processes.iter().flat_map(|process| process.windows.iter().map(|_| process.pid));
     let exchanges = recorded.zip(&summary.exchanges).filter_map(|(pid, exchange)| Some((pid, (*exchange)?))).collect();
     Ok(Assembled { profile, summary, times, exchanges })
+}
+
+/// Sets the time of the step to that of the steps outside of the profiler, or says how the recorded one was timed.
+fn timed(profile: &mut Profile, main: &Process, notes: &mut Vec<String>) {
+    let times = main.step_times();
+    let window = main.windows.first().and_then(|window| window.cuda);
+    if let Some(window) = window {
+        notes.push(format!(
+            "{} kernels in {:.1} s of a CUDA program, recorded with CUPTI; the step time is from the recorded steps",
+            window.kernels, window.seconds
+        ));
+        if window.lost * 100 > window.kernels {
+            notes.push(format!("{} records were lost: the kernels of a step may be incomplete", window.lost));
+        }
+    } else if profile.origin.is_some() {
+        step_time(profile, times, notes);
+        if let (Some(peak), Some(step)) = (main.peak_memory_bytes, &mut profile.step)
+            && step.peak_memory_bytes.is_none()
+        {
+            step.peak_memory_bytes = Bytes::new(peak as f64).ok();
+        }
+        memory::fill(profile, main, notes);
+    } else if let Some(times) = times {
+        if let Some(cpu) = profile.step.as_mut().and_then(|step| step.cpu.as_mut()) {
+            let (duration, duration_range) = (times.median, Some(times.range));
+            *cpu = CpuStep { duration, duration_range, samples: times.count, profiled: false };
+        }
+        notes.push(format!(
+            "a step took {:.*} ms on this machine's CPU, without the profiler ({}); no prediction uses it",
+            if times.median.as_millis() < 10.0 { 2 } else { 1 },
+            times.median.as_millis(),
+            if times.count == 1 {
+                "1 step".to_owned()
+            } else {
+                format!("median of {} steps", habitat_base::text::grouped(f64::from(times.count)))
+            }
+        ));
+    }
 }
 
 /// Adds what the last steps without the profiler waited for data, and the period of the loader's workers.

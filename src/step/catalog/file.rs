@@ -92,26 +92,7 @@ impl File {
         if self.sources.is_empty() {
             return Err(SpecError("sources: empty; name the source of the figures".to_owned()));
         }
-        for (key, count) in [("sm_count", self.sm_count), ("fp32_cores_per_sm", self.fp32_cores_per_sm)] {
-            if count == 0 {
-                return Err(SpecError(format!("{key}: 0; it must be a whole number above 0")));
-            }
-            if count > most::OF_A_GPU {
-                return Err(SpecError(format!("{key}: {count}; no GPU has more than {}", most::OF_A_GPU)));
-            }
-        }
-        for matmul in &self.achieved_matmul {
-            positive("achieved_matmul.tflops", matmul.tflops, tera)?;
-        }
-        if let Some(streaming) = &self.streaming {
-            let share = streaming.share;
-            if !(share > 0.0 && share <= 1.0) {
-                return Err(SpecError(format!("streaming.share: {share:?}; it must be above 0 and at most 1")));
-            }
-            if streaming.source.trim().is_empty() {
-                return Err(SpecError("streaming.source: empty; name the source of the share".to_owned()));
-            }
-        }
+        self.check_figures()?;
         Ok(GpuSpec {
             boost_clock: positive("boost_clock_mhz", self.boost_clock_mhz, Megahertz::new)?,
             memory: positive("memory_gb", self.memory_gb, |gb| Bytes::new(gb * GIB))?,
@@ -158,6 +139,31 @@ impl File {
             calibration: None,
             layer,
         })
+    }
+
+    /// Checks the figures that are kept as they are.
+    fn check_figures(&self) -> Result<(), SpecError> {
+        for (key, count) in [("sm_count", self.sm_count), ("fp32_cores_per_sm", self.fp32_cores_per_sm)] {
+            if count == 0 {
+                return Err(SpecError(format!("{key}: 0; it must be a whole number above 0")));
+            }
+            if count > most::OF_A_GPU {
+                return Err(SpecError(format!("{key}: {count}; no GPU has more than {}", most::OF_A_GPU)));
+            }
+        }
+        for matmul in &self.achieved_matmul {
+            positive("achieved_matmul.tflops", matmul.tflops, tera)?;
+        }
+        if let Some(streaming) = &self.streaming {
+            let share = streaming.share;
+            if !(share > 0.0 && share <= 1.0) {
+                return Err(SpecError(format!("streaming.share: {share:?}; it must be above 0 and at most 1")));
+            }
+            if streaming.source.trim().is_empty() {
+                return Err(SpecError("streaming.source: empty; name the source of the share".to_owned()));
+            }
+        }
+        Ok(())
     }
 
     /// Either all five limits or none: occupancy needs all of them.

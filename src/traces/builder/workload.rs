@@ -35,23 +35,7 @@ pub(super) fn workload(
     let model = options.model.as_ref();
     let found = samples(trace, nesting, spans, model);
     let batch_size = options.batch_size.or(found.as_ref().and_then(|found| Some(found.as_ref().ok()?.count)));
-    notes.extend(match (&found, options.batch_size, model) {
-        (Some(Ok(found)), Some(given), Some(_)) if given != found.count => {
-            Some(format!("batch size {given} as given; from {} it would be {}", found.seen, found.count))
-        }
-        (Some(Ok(Samples { count, seen, doubt: Some(doubt), .. })), None, Some(_)) => {
-            Some(format!("batch size {count} (rows of the model's input), from {seen}; {doubt}"))
-        }
-        (Some(Ok(found)), None, Some(_)) => {
-            let doubt = if found.parts > 1 { " (--batch-size if that is wrong)" } else { "" };
-            Some(format!("batch size {} from {}{doubt}", found.count, found.seen))
-        }
-        (Some(Ok(found)), None, None) => {
-            Some(format!("batch size {} from {}; --batch-size sets it", found.count, found.seen))
-        }
-        (Some(Err(reason)), None, _) => Some(format!("batch size unknown: {reason}; --batch-size sets it")),
-        _ => None,
-    });
+    notes.extend(note_of_batch(found.as_ref(), options.batch_size, model.is_some()));
     let samples = found.as_ref().and_then(|found| found.as_ref().ok());
     let micro_batches =
         samples.filter(|found| found.parts > 1 && batch_size == Some(found.count)).map(|found| found.parts);
@@ -98,6 +82,25 @@ pub(super) fn workload(
     let name = if options.workload.trim().is_empty() { "imported".to_owned() } else { options.workload.clone() };
     let workload = Workload { name, mode, batch_size, micro_batches, sequence_length, precision, parameter_count };
     (workload, tf32.convolutions.is_some())
+}
+
+/// Says where the batch size is from; `given` by the user, `is_model` if the recorder saw the model's input.
+fn note_of_batch(found: Option<&Result<Samples, String>>, given: Option<u64>, is_model: bool) -> Option<String> {
+    match (found, given, is_model) {
+        (Some(Ok(found)), Some(given), true) if given != found.count => {
+            Some(format!("batch size {given} as given; from {} it would be {}", found.seen, found.count))
+        }
+        (Some(Ok(Samples { count, seen, doubt: Some(doubt), .. })), None, true) => {
+            Some(format!("batch size {count} (rows of the model's input), from {seen}; {doubt}"))
+        }
+        (Some(Ok(found)), None, _) => {
+            let sure = if found.parts > 1 { " (--batch-size if that is wrong)" } else { "" };
+            let remedy = if is_model { sure } else { "; --batch-size sets it" };
+            Some(format!("batch size {} from {}{remedy}", found.count, found.seen))
+        }
+        (Some(Err(reason)), None, _) => Some(format!("batch size unknown: {reason}; --batch-size sets it")),
+        _ => None,
+    }
 }
 
 /// Training if anything runs backward.

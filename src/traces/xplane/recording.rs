@@ -96,26 +96,17 @@ impl<'a> Recording<'a> {
             trains: false,
             programs,
         };
-        let lines = plane.lines.iter().map(|line| Plane::line(*line)).collect::<Result<Vec<_>, _>>()?;
-        let begun = lines.iter().filter(|line| line.events().next().is_some());
-        recording.base = begun.map(|line| line.start).min().unwrap_or(0);
-        let streams = |line: &&Line<'_>| line.name.starts_with("Stream");
-        let any = lines.iter().any(|line| streams(&line));
-        let number = |name: &str| plane.number_of(name);
-        let (op, module, program, details, correlation) = (
-            number("hlo_op"),
-            number("hlo_module"),
-            number("program_id"),
-            number("kernel_details"),
-            number("correlation_id"),
-        );
+        let (base, lines) = lines_of_kernels(plane)?;
+        recording.base = base;
+        let [op, module, program, details, correlation] =
+            ["hlo_op", "hlo_module", "program_id", "kernel_details", "correlation_id"]
+                .map(|name| plane.number_of(name));
         let (mut names, mut operators, mut launches) = (Vec::new(), Vec::new(), Vec::new());
         let mut name_of = Numbers { known: HashMap::new(), list: &mut names };
         let mut operator_of = Numbers { known: HashMap::new(), list: &mut operators };
         let mut launch_of = Numbers { known: HashMap::new(), list: &mut launches };
         let mut trained: HashSet<u64> = HashSet::new();
-        for line in lines.iter().filter(|line| if any { streams(line) } else { !DERIVED.contains(&line.name.as_str()) })
-        {
+        for line in &lines {
             for message in line.events() {
                 if recording.events.len() >= EVENTS {
                     return Err(Fault::TooMany { what: "kernels and copies of a GPU", most: EVENTS });
@@ -273,6 +264,20 @@ impl<'a> Recording<'a> {
             .map(|first| (first.start, self.events.iter().map(|event| event.end).fold(0.0, f64::max)));
         let window = steps::select(&mut trace, options);
         (trace.records, trace.span) = (0, None);
+        self.add_events(&mut trace, window, &operators, &names, &configurations);
+        trace
+    }
+
+    /// Adds the kernels within the window, and the ranges of their operators; the numbers of their names and launch
+    /// parameters in the trace are given.
+    fn add_events(
+        &self,
+        trace: &mut Trace,
+        window: Option<(f64, f64)>,
+        operators: &[Range],
+        names: &[u32],
+        configurations: &[u32],
+    ) {
         let mut open: BTreeMap<u32, (u32, Range)> = BTreeMap::new();
         for (index, event) in self.events.iter().enumerate() {
             if window.is_some_and(|(from, to)| event.start < from || event.start >= to) {
@@ -315,8 +320,18 @@ impl<'a> Recording<'a> {
         for (_, range) in open.into_values() {
             trace.add_range(range);
         }
-        trace
     }
+}
+
+/// Start of a plane's first line with events, and the lines with kernels and copies: those of streams if there are any.
+fn lines_of_kernels<'p>(plane: &Plane<'p>) -> Result<(i64, Vec<Line<'p>>), Fault> {
+    let mut lines = plane.lines.iter().map(|line| Plane::line(*line)).collect::<Result<Vec<_>, _>>()?;
+    let begun = lines.iter().filter(|line| line.events().next().is_some());
+    let base = begun.map(|line| line.start).min().unwrap_or(0);
+    let is_stream = |line: &Line<'_>| line.name.starts_with("Stream");
+    let any = lines.iter().any(is_stream);
+    lines.retain(|line| if any { is_stream(line) } else { !DERIVED.contains(&line.name.as_str()) });
+    Ok((base, lines))
 }
 
 /// Range of an operator, without thread and times.

@@ -220,39 +220,46 @@ impl Fitted {
             percent(quality.mean_error),
             percent(quality.worst_error)
         )?;
-        if !self.at.is_empty() {
-            let mut table = Table::new(&[
-                Column::text("run", "run"),
-                Column::number("time", "time_us"),
-                Column::number("80 % range", "range"),
-                Column::number("90 % range", "range_90"),
-                Column::text("method", "method"),
-            ]);
-            for (batch, iterations, run) in &self.at {
-                table.push(vec![
-                    Cell::text(size_text(*batch, *iterations)),
-                    Cell::new(time(run.time.range.mid), run.time.range.mid.get()),
-                    Cell::text(time_range(run.time.range.low, run.time.range.high)),
-                    Cell::text(time_range(run.wide[0], run.wide[1])),
-                    Cell::text(run.time.method),
-                ]);
-            }
-            writeln!(out)?;
-            table.write_text(out)?;
-            writeln!(
-                out,
-                "ranges: prediction interval for a new run, Student's t with {} degrees of freedom{}",
-                model.degrees_of_freedom,
-                if model.batches.is_some() && model.form != Form::Iterations {
-                    "; wider beyond the logged batch sizes, by the error of linear models there"
-                } else {
-                    ""
-                }
-            )?;
-        }
+        self.write_runs(out)?;
         for warning in self.warnings() {
             writeln!(out, "warning: {warning}")?;
         }
+        Ok(())
+    }
+
+    /// The times of the runs that were requested.
+    fn write_runs(&self, out: &mut dyn Write) -> Result<(), CliError> {
+        if self.at.is_empty() {
+            return Ok(());
+        }
+        let mut table = Table::new(&[
+            Column::text("run", "run"),
+            Column::number("time", "time_us"),
+            Column::number("80 % range", "range"),
+            Column::number("90 % range", "range_90"),
+            Column::text("method", "method"),
+        ]);
+        for (batch, iterations, run) in &self.at {
+            table.push(vec![
+                Cell::text(size_text(*batch, *iterations)),
+                Cell::new(time(run.time.range.mid), run.time.range.mid.get()),
+                Cell::text(time_range(run.time.range.low, run.time.range.high)),
+                Cell::text(time_range(run.wide[0], run.wide[1])),
+                Cell::text(run.time.method),
+            ]);
+        }
+        writeln!(out)?;
+        table.write_text(out)?;
+        writeln!(
+            out,
+            "ranges: prediction interval for a new run, Student's t with {} degrees of freedom{}",
+            self.model.degrees_of_freedom,
+            if self.model.batches.is_some() && self.model.form != Form::Iterations {
+                "; wider beyond the logged batch sizes, by the error of linear models there"
+            } else {
+                ""
+            }
+        )?;
         Ok(())
     }
 }

@@ -110,10 +110,6 @@ pub(super) fn operation(
 pub(super) fn other(op: &str, pass: &str, config: &Config<'_>) -> Result<Option<Operation>, String> {
     let size = |key: &str| config.size(key);
     let (forward, backward) = (pass == "fwd", pass == "bwd");
-    let with = |mut operation: Operation, attributes: &[(&str, Attribute)]| {
-        operation.attributes.extend(attributes.iter().map(|(key, value)| ((*key).to_owned(), value.clone())));
-        operation
-    };
     Ok(match op {
         "conv2d" | "conv2d_depthwise" => convolution(pass, config)?.map(|mut operation| {
             note_channels_last(&mut operation.attributes);
@@ -143,26 +139,7 @@ pub(super) fn other(op: &str, pass: &str, config: &Config<'_>) -> Result<Option<
             let is_causal = Attribute::Bool(config.count("causal")? != 0);
             Some(with(operation, &[("dropout_p", Attribute::Float(0.0)), ("is_causal", is_causal)]))
         }
-        "lstm" if forward || backward => {
-            let (batch, input, hidden, length) = (size("b")?, size("input")?, size("hidden")?, size("seq")?);
-            let gates = 4 * hidden;
-            let (state, output) = (vec![1, batch, hidden], vec![length, batch, hidden]);
-            let weights = gates * (input + hidden + 2);
-            let mut inputs = vec![vec![length, batch, input], vec![gates, input], vec![gates, hidden], vec![gates]];
-            inputs.extend([vec![gates], vec![weights], state.clone(), state]);
-            let name = if forward { "aten::_cudnn_rnn" } else { "aten::_cudnn_rnn_backward" };
-            if backward {
-                inputs.extend([output.clone(), output.clone()]);
-            }
-            let attributes = [
-                ("mode", Attribute::Int(2)),
-                ("num_layers", Attribute::Int(1)),
-                ("hidden_size", Attribute::Int(hidden as i64)),
-                ("bidirectional", Attribute::Bool(false)),
-                ("training", Attribute::Bool(true)),
-            ];
-            Some(with(of(name, inputs, vec![output]), &attributes))
-        }
+        "lstm" if forward || backward => Some(lstm(forward, config)?),
         "log_softmax" if forward || backward => {
             let shape = vec![size("rows")?, size("cols")?];
             let (name, inputs) = match pass {
@@ -197,6 +174,34 @@ pub(super) fn other(op: &str, pass: &str, config: &Config<'_>) -> Result<Option<
         }
         _ => None,
     })
+}
+
+/// A layer of an LSTM in one direction, by cuDNN.
+fn lstm(forward: bool, config: &Config<'_>) -> Result<Operation, String> {
+    let (batch, input, hidden, length) =
+        (config.size("b")?, config.size("input")?, config.size("hidden")?, config.size("seq")?);
+    let gates = 4 * hidden;
+    let (state, output) = (vec![1, batch, hidden], vec![length, batch, hidden]);
+    let weights = gates * (input + hidden + 2);
+    let mut inputs = vec![vec![length, batch, input], vec![gates, input], vec![gates, hidden], vec![gates]];
+    inputs.extend([vec![gates], vec![weights], state.clone(), state]);
+    let name = if forward { "aten::_cudnn_rnn" } else { "aten::_cudnn_rnn_backward" };
+    if !forward {
+        inputs.extend([output.clone(), output.clone()]);
+    }
+    let attributes = [
+        ("mode", Attribute::Int(2)),
+        ("num_layers", Attribute::Int(1)),
+        ("hidden_size", Attribute::Int(hidden as i64)),
+        ("bidirectional", Attribute::Bool(false)),
+        ("training", Attribute::Bool(true)),
+    ];
+    Ok(with(of(name, inputs, vec![output]), &attributes))
+}
+
+fn with(mut operation: Operation, attributes: &[(&str, Attribute)]) -> Operation {
+    operation.attributes.extend(attributes.iter().map(|(key, value)| ((*key).to_owned(), value.clone())));
+    operation
 }
 
 fn convolution(pass: &str, config: &Config<'_>) -> Result<Option<Operation>, String> {

@@ -11,6 +11,9 @@ const CONVOLUTION: &[(usize, &str)] = &[
     (12, "allow_tf32"),
 ];
 
+/// Number of query–key pairs of packed sequences.
+const PAIRS: (usize, &str) = (usize::MAX, "pairs");
+
 /// Positions and names of the non-tensor arguments that affect an operator's time, from `PyTorch`'s
 /// `native_functions.yaml`.
 pub fn positions(name: &str) -> &'static [(usize, &'static str)] {
@@ -18,33 +21,6 @@ pub fn positions(name: &str) -> &'static [(usize, &'static str)] {
         "aten::einsum" => &[(0, "equation")],
         "aten::lstm" | "aten::gru" => &[(6, "training"), (7, "bidirectional"), (8, "batch_first")],
         "aten::miopen_rnn" => &[(5, "mode"), (6, "hidden_size"), (7, "num_layers"), (8, "batch_first")],
-        "aten::conv1d" | "aten::conv2d" | "aten::conv3d" => {
-            &[(3, "stride"), (4, "padding"), (5, "dilation"), (6, "groups")]
-        }
-        "aten::convolution" | "aten::_convolution" => CONVOLUTION,
-        "aten::cudnn_convolution" => {
-            &[(2, "padding"), (3, "stride"), (4, "dilation"), (5, "groups"), (8, "allow_tf32")]
-        }
-        "aten::cudnn_convolution_transpose" => {
-            &[(2, "padding"), (3, "output_padding"), (4, "stride"), (5, "dilation"), (6, "groups"), (9, "allow_tf32")]
-        }
-        "aten::miopen_convolution" | "aten::miopen_depthwise_convolution" => {
-            &[(3, "padding"), (4, "stride"), (5, "dilation"), (6, "groups")]
-        }
-        "aten::mkldnn_convolution" => &[(3, "padding"), (4, "stride"), (5, "dilation"), (6, "groups")],
-        "aten::_conv_depthwise2d" => &[(2, "kernel_size"), (4, "stride"), (5, "padding"), (6, "dilation")],
-        "aten::conv_transpose1d" | "aten::conv_transpose2d" | "aten::conv_transpose3d" => {
-            &[(3, "stride"), (4, "padding"), (5, "output_padding"), (6, "groups"), (7, "dilation")]
-        }
-        "aten::convolution_backward" => &[
-            (4, "stride"),
-            (5, "padding"),
-            (6, "dilation"),
-            (7, "transposed"),
-            (8, "output_padding"),
-            (9, "groups"),
-            (10, "output_mask"),
-        ],
         "aten::native_batch_norm"
         | "aten::cudnn_batch_norm"
         | "aten::miopen_batch_norm"
@@ -55,31 +31,12 @@ pub fn positions(name: &str) -> &'static [(usize, &'static str)] {
         "aten::native_group_norm" => &[(6, "groups"), (7, "eps")],
         "aten::_softmax_backward_data" | "aten::_log_softmax_backward_data" => &[(2, "dim")],
         "aten::native_dropout" => &[(1, "p"), (2, "training")],
-        "aten::scaled_dot_product_attention" => &[(4, "dropout_p"), (5, "is_causal"), (6, "scale"), (7, "enable_gqa")],
-        "aten::_scaled_dot_product_flash_attention" => &[(3, "dropout_p"), (4, "is_causal"), (6, "scale")],
-        "aten::_scaled_dot_product_flash_attention_for_cpu" => &[(3, "dropout_p"), (4, "is_causal")],
-        "aten::_scaled_dot_product_flash_attention_for_cpu_backward" => &[(6, "dropout_p"), (7, "is_causal")],
         "aten::embedding_dense_backward" => &[(2, "num_weights")],
-        "aten::_scaled_dot_product_efficient_attention" | "aten::_scaled_dot_product_cudnn_attention" => {
-            &[(5, "dropout_p"), (6, "is_causal")]
-        }
-        "aten::_scaled_dot_product_flash_attention_backward" => &[(10, "dropout_p"), (11, "is_causal"), (14, "scale")],
-        "aten::_scaled_dot_product_efficient_attention_backward" => &[(9, "dropout_p"), (11, "is_causal")],
-        "aten::_scaled_dot_product_cudnn_attention_backward" => &[(13, "dropout_p"), (14, "is_causal")],
         "aten::baddbmm" => &[(3, "beta")],
         "aten::slice_backward" | "aten::select_backward" | "aten::diagonal_backward" | "aten::unfold_backward" => {
             &[(1, "input_sizes")]
         }
         "aten::native_batch_norm_backward" | "aten::batch_norm_backward" => &[(7, "training")],
-        "aten::max_pool2d_with_indices" => {
-            &[(1, "kernel_size"), (2, "stride"), (3, "padding"), (4, "dilation"), (5, "ceil_mode")]
-        }
-        "aten::max_pool2d_with_indices_backward" => {
-            &[(2, "kernel_size"), (3, "stride"), (4, "padding"), (5, "dilation"), (6, "ceil_mode")]
-        }
-        "aten::avg_pool2d" => &[(1, "kernel_size"), (2, "stride"), (3, "padding"), (4, "ceil_mode")],
-        "aten::avg_pool2d_backward" => &[(2, "kernel_size"), (3, "stride"), (4, "padding"), (5, "ceil_mode")],
-        "aten::_adaptive_avg_pool2d" => &[(1, "output_size")],
         "aten::_cudnn_rnn" => &[
             (6, "mode"),
             (7, "hidden_size"),
@@ -109,15 +66,67 @@ pub fn positions(name: &str) -> &'static [(usize, &'static str)] {
         "aten::_sparse_mm" | "aten::_sparse_addmm" => &[(usize::MAX, "nonzero")],
         "aten::gelu" => &[(1, "approximate")],
         "aten::gelu_backward" => &[(2, "approximate")],
-        _ => of_packed_attention(name),
+        _ => of_image(name),
     }
 }
 
-/// The same for attention over packed sequences, from the schemas of `PyTorch`, flash-attn 2 and 3, xFormers and aiter.
-/// `trace-shapes` adds the number of query–key pairs, by name only.
-fn of_packed_attention(name: &str) -> &'static [(usize, &'static str)] {
-    const PAIRS: (usize, &str) = (usize::MAX, "pairs");
+/// The same for convolutions and poolings.
+fn of_image(name: &str) -> &'static [(usize, &'static str)] {
     match name {
+        "aten::conv1d" | "aten::conv2d" | "aten::conv3d" => {
+            &[(3, "stride"), (4, "padding"), (5, "dilation"), (6, "groups")]
+        }
+        "aten::convolution" | "aten::_convolution" => CONVOLUTION,
+        "aten::cudnn_convolution" => {
+            &[(2, "padding"), (3, "stride"), (4, "dilation"), (5, "groups"), (8, "allow_tf32")]
+        }
+        "aten::cudnn_convolution_transpose" => {
+            &[(2, "padding"), (3, "output_padding"), (4, "stride"), (5, "dilation"), (6, "groups"), (9, "allow_tf32")]
+        }
+        "aten::miopen_convolution" | "aten::miopen_depthwise_convolution" => {
+            &[(3, "padding"), (4, "stride"), (5, "dilation"), (6, "groups")]
+        }
+        "aten::mkldnn_convolution" => &[(3, "padding"), (4, "stride"), (5, "dilation"), (6, "groups")],
+        "aten::_conv_depthwise2d" => &[(2, "kernel_size"), (4, "stride"), (5, "padding"), (6, "dilation")],
+        "aten::conv_transpose1d" | "aten::conv_transpose2d" | "aten::conv_transpose3d" => {
+            &[(3, "stride"), (4, "padding"), (5, "output_padding"), (6, "groups"), (7, "dilation")]
+        }
+        "aten::convolution_backward" => &[
+            (4, "stride"),
+            (5, "padding"),
+            (6, "dilation"),
+            (7, "transposed"),
+            (8, "output_padding"),
+            (9, "groups"),
+            (10, "output_mask"),
+        ],
+        "aten::max_pool2d_with_indices" => {
+            &[(1, "kernel_size"), (2, "stride"), (3, "padding"), (4, "dilation"), (5, "ceil_mode")]
+        }
+        "aten::max_pool2d_with_indices_backward" => {
+            &[(2, "kernel_size"), (3, "stride"), (4, "padding"), (5, "dilation"), (6, "ceil_mode")]
+        }
+        "aten::avg_pool2d" => &[(1, "kernel_size"), (2, "stride"), (3, "padding"), (4, "ceil_mode")],
+        "aten::avg_pool2d_backward" => &[(2, "kernel_size"), (3, "stride"), (4, "padding"), (5, "ceil_mode")],
+        "aten::_adaptive_avg_pool2d" => &[(1, "output_size")],
+        _ => of_attention(name),
+    }
+}
+
+/// The same for `PyTorch`'s attention. For packed sequences `trace-shapes` adds the number of query–key pairs, by name
+/// only.
+fn of_attention(name: &str) -> &'static [(usize, &'static str)] {
+    match name {
+        "aten::scaled_dot_product_attention" => &[(4, "dropout_p"), (5, "is_causal"), (6, "scale"), (7, "enable_gqa")],
+        "aten::_scaled_dot_product_flash_attention" => &[(3, "dropout_p"), (4, "is_causal"), (6, "scale")],
+        "aten::_scaled_dot_product_flash_attention_for_cpu" => &[(3, "dropout_p"), (4, "is_causal")],
+        "aten::_scaled_dot_product_flash_attention_for_cpu_backward" => &[(6, "dropout_p"), (7, "is_causal")],
+        "aten::_scaled_dot_product_efficient_attention" | "aten::_scaled_dot_product_cudnn_attention" => {
+            &[(5, "dropout_p"), (6, "is_causal")]
+        }
+        "aten::_scaled_dot_product_flash_attention_backward" => &[(10, "dropout_p"), (11, "is_causal"), (14, "scale")],
+        "aten::_scaled_dot_product_efficient_attention_backward" => &[(9, "dropout_p"), (11, "is_causal")],
+        "aten::_scaled_dot_product_cudnn_attention_backward" => &[(13, "dropout_p"), (14, "is_causal")],
         "aten::_flash_attention_forward" => &[
             PAIRS,
             (5, "max_q"),
@@ -146,6 +155,13 @@ fn of_packed_attention(name: &str) -> &'static [(usize, &'static str)] {
         "torch_attn::_varlen_attn_backward" => {
             &[PAIRS, (8, "max_q"), (9, "max_k"), (10, "is_causal"), (13, "window_size")]
         }
+        _ => of_other_attention(name),
+    }
+}
+
+/// The same for attention from the schemas of flash-attn 2 and 3, xFormers and aiter.
+fn of_other_attention(name: &str) -> &'static [(usize, &'static str)] {
+    match name {
         "flash_attn::_flash_attn_forward" => &[(5, "is_causal"), (6, "window_size_left"), (7, "window_size_right")],
         "flash_attn::_flash_attn_backward" => &[(11, "is_causal"), (12, "window_size_left"), (13, "window_size_right")],
         "flash_attn::_flash_attn_varlen_forward" => {
