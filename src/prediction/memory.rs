@@ -213,7 +213,7 @@ impl MemoryNeed {
         // A peak is both ends.
         let at_most = peak.or(most);
         let (states, activations) = (self.states, self.activations);
-        let largest_batch = |fits| self.line.filter(|_| fits == Fits::No).and_then(|line| line.largest(rates));
+        let largest_batch = |fits| self.line.filter(|_| fits != Fits::Yes).and_then(|line| line.largest(rates));
         let answer = |fits, needed, reason| MemoryFit {
             fits,
             needed,

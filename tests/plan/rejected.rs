@@ -203,6 +203,9 @@ fn what_the_goal_lacks_is_an_error_that_names_the_remedy() {
         assert!(matches!(error(&predictions, &wrong), PlanError::Assumption { name: "spot confidence", .. }));
     }
     let mut wrong = goal(1.0, 1);
+    wrong.assumptions.layout_factors = Some(LayoutFactors { exchange: 12.0, ..LayoutFactors::NONE });
+    assert!(error(&predictions, &wrong).to_string().contains("layout factor of the exchange: 12 is not 0.1 to 10"));
+    let mut wrong = goal(1.0, 1);
     wrong.assumptions.checkpoint_interval = Hours::ZERO;
     assert!(error(&predictions, &wrong).to_string().contains("checkpoint interval: 0 is not more than 0 hours"));
     predictions.workload.batch_size = None;

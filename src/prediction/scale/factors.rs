@@ -5,12 +5,12 @@ use serde::{Deserialize, Serialize};
 use super::ScaleError;
 use habitat_base::units::Micros;
 
-/// Corrections of a prediction on several GPUs.
+/// Corrections of a prediction on several GPUs. At most one applies to a step.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Factors {
     /// Extra time of several GPUs of a machine with the whole model on each ([`super::scaling_factor`]).
     pub scaling: Option<f64>,
-    /// Parts of the step of a large model ([`fit_layouts`]).
+    /// Parts of the step of a language model ([`fit_layouts`]), instead of its extra time.
     pub layouts: Option<LayoutFactors>,
 }
 
@@ -49,7 +49,7 @@ const ROUNDS: u32 = 12;
 /// from several. `predicted` is the step of a run with factors.
 ///
 /// # Errors
-/// What `predicted` returns.
+/// What `predicted` returns; [`ScaleError::NoResponse`] for a step that does not change with its factors.
 pub fn fit_layouts(
     measured: &[Micros],
     predicted: impl Fn(usize, LayoutFactors) -> Result<Micros, ScaleError>,
@@ -76,7 +76,14 @@ pub fn fit_layouts(
             best = Some((distance, of(compute)));
         }
     }
-    Ok(best.map_or(LayoutFactors::NONE, |(_, factors)| factors))
+    let factors = best.map_or(LayoutFactors::NONE, |(_, factors)| factors);
+    let halved = LayoutFactors { compute: factors.compute / 2.0, exchange: factors.exchange / 2.0 };
+    for run in 0..measured.len() {
+        if predicted(run, factors)? == predicted(run, halved)? {
+            return Err(ScaleError::NoResponse { run: run + 1 });
+        }
+    }
+    Ok(factors)
 }
 
 #[cfg(test)]
@@ -101,5 +108,9 @@ mod tests {
             assert!((step(run, two).unwrap().get() / measured - 1.0).abs() < 0.03, "{two:?}");
         }
         assert_eq!(fit_layouts(&[], step), Ok(LayoutFactors::NONE));
+        // The second run waits for its data.
+        let waits = |run, factors| if run == 1 { Ok(Micros::known(270e3)) } else { step(run, factors) };
+        let measured = [Micros::known(150e3), Micros::known(280e3)];
+        assert_eq!(fit_layouts(&measured, waits), Err(ScaleError::NoResponse { run: 2 }));
     }
 }

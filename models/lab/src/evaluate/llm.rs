@@ -13,7 +13,7 @@ use habitat_tui::decoder::{Decoder, Experts, Loss, Recompute, StepOf};
 use habitat_tui::predict::learned::Models;
 use habitat_tui::predict::memory::Share;
 use habitat_tui::predict::scale::{
-    Factors, Layout, LayoutFactors, MicroBatch, ModelParallel, Network, ScaleError, ScaledStep, optimizer_step,
+    Factors, Layout, LayoutFactors, ModelParallel, Network, ScaleError, ScaledStep, optimizer_step,
 };
 use habitat_tui::predict::{Fits, Options, Precision, Prediction, Sharding, Workload, predict};
 use habitat_tui::store::{Limit, bundled, read_text};
@@ -408,13 +408,7 @@ struct Job {
 impl Job {
     fn step(&self, layouts: Option<LayoutFactors>) -> Result<ScaledStep, ScaleError> {
         let step = self.prediction.planning_step();
-        let micro = MicroBatch {
-            step: &step,
-            update: self.prediction.update(),
-            batch: Some(self.batch),
-            model: self.prediction.transformer.as_ref(),
-            data: None,
-        };
+        let micro = self.prediction.micro_batch(&step, Some(self.batch), None);
         let factors = Factors { scaling: None, layouts };
         optimizer_step(&micro, &self.prediction.gpu, &self.layout, &self.workload, factors, self.batches)
     }
