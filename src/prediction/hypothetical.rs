@@ -8,7 +8,7 @@ use habitat_step::catalog::hypothetical::{Changes, Figure};
 use habitat_step::catalog::{Catalog, GpuSpec};
 use habitat_step::profile::Profile;
 
-/// Points of the curve, as multiples of the real figure.
+/// Points of the curve, as multiples of the real figure (a choice).
 const POINTS: [f64; 9] = [0.25, 0.35, 0.5, 0.71, 1.0, 1.41, 2.0, 2.83, 4.0];
 
 /// Prefix of the changed GPU's slug, followed by the real GPU's.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use habitat_tui::plan::check::{CheckError, check, check_sources};
 use habitat_tui::plan::{Amount, Goal, Plan, PlanError, PlanStatus, Prepared, Quota, RejectionKind, Work, plan};
 use habitat_tui::predict::Fits;
+use habitat_tui::predict::scale::LayoutFactors;
 use habitat_tui::pricing::{Market, Offer, OfferId, PriceBook, Tier, Trust, Unusable};
 use habitat_tui::report::words::Words;
 use habitat_tui::units::{Bytes, GIB, GpuSlug, Hours, Samples, Usd, UsdPerHour};

@@ -13,16 +13,16 @@ use super::search::{Found, aims, best_single};
 use super::solve::Proof;
 use super::switch::Switched;
 use super::{
-    Goal, NoPlan, Objective, Part, Plan, PlanError, PlanNote, PlanStatus, Reason, Rejection, SolverReport, Total, Use,
+    Goal, Objective, Part, Plan, PlanError, PlanNote, PlanStatus, Reason, Rejection, SolverReport, Total, Use,
 };
 use crate::pricing::{Billing, OfferId, PriceBook, Tier};
 use habitat_base::units::{Hours, KilogramsCo2e, Usd, UsdPerHour};
 use habitat_prediction::finding::distinct;
 use habitat_prediction::{Finding, Predictions};
 
-/// Smallest ratio of the plan's cost to an offer's at which the offer is close to the best.
+/// Smallest ratio of the plan's cost to an offer's at which the offer is close to the best (a choice).
 const NEAR: f64 = 0.5;
-/// Number of alternatives to show.
+/// Number of alternatives to show (a choice).
 const ALTERNATIVES: usize = 8;
 
 /// Finds the best plan for a goal.

@@ -27,7 +27,7 @@ impl Default for Assumptions {
     }
 }
 
-/// Rate of copying data between providers, Gbit/s.
+/// Rate of copying data between providers, Gbit/s (a choice).
 const DATA_GBIT: f64 = 1.0;
 
 impl Assumptions {

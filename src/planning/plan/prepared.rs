@@ -185,4 +185,3 @@ impl Prepared {
         choice.emits(self.work.get() / choice.rate)
     }
 }
-

@@ -10,7 +10,7 @@ use habitat_prediction::{
     Estimate, Finding, Fits, MemoryFit, Mode, Prediction, Predictions, Sharding, Supply, Workload,
 };
 
-/// Maximum number of GPUs for a proposal to shard.
+/// Maximum number of GPUs for a proposal to shard (a choice).
 const MOST_HINTED: u32 = 512;
 /// How many times as fast as data parallel a layout has to be to be worth a change of the program (a choice).
 const REWRITTEN: f64 = 1.5;

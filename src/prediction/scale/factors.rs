@@ -27,7 +27,7 @@ pub struct LayoutFactors {
 impl LayoutFactors {
     /// As predicted.
     pub const NONE: Self = Self { compute: 1.0, exchange: 1.0 };
-    /// Range of either factor.
+    /// Range of either factor (a choice).
     pub const ENDS: [f64; 2] = [0.1, 10.0];
 
     /// Whether both are within their range.
@@ -37,10 +37,10 @@ impl LayoutFactors {
     }
 }
 
-/// Ratios of the two factors to try: 4 to either side, in steps of a ninth power of 4.
+/// Ratios of the two factors to try: 4 to either side, in steps of a ninth power of 4 (a choice).
 const RATIOS: i32 = 9;
 const WIDEST: f64 = 4.0;
-/// Weight of the ratio's distance from 1: that of a run that is off by 5 %, if ratios differ by 50 %.
+/// Weight of the ratio's distance from 1: that of a run that is off by 5 %, if ratios differ by 50 % (a choice).
 const ALIKE: f64 = 0.01;
 /// Corrections of the common factor until it no longer changes.
 const ROUNDS: u32 = 12;

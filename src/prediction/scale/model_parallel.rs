@@ -54,16 +54,16 @@ const NARROWER: f64 = 0.005;
 /// Share that each doubling of the GPUs beyond one machine adds to their operators: all wait for the slowest (published steps
 /// of the same job on 8 to 2,048 GPUs grow by 0 to 10 %).
 const SLOWEST: f64 = 0.006;
-/// GPUs of one machine.
+/// GPUs of one machine (a choice).
 const MACHINE: f64 = 8.0;
-/// Layers of a model that has none with attention; its state is then exchanged in as many parts.
+/// Layers of a model that has none with attention; its state is then exchanged in as many parts (a choice).
 const UNKNOWN_LAYERS: u32 = 32;
-/// Bandwidths at the ends of the range, relative to the expected.
+/// Bandwidths at the ends of the range, relative to the expected (a choice).
 const BANDWIDTHS: [f64; 2] = [0.6, 1.15];
-/// Ends of the range once a run on the same machine corrects the step, relative to the middle: nine tenths of other layouts
-/// (`habitat-lab evaluate llm`).
+/// Ends of the range once a run on the same machine corrects the step, relative to the middle: 85 % of other layouts
+/// (`habitat-lab evaluate llm`, on which they were chosen).
 const CALIBRATED: [f64; 2] = [0.9, 1.1];
-/// Bubble, in percent of a step, above which the explanation suggests a remedy.
+/// Bubble, in percent of a step, above which the explanation suggests a remedy (a choice).
 const LARGE_BUBBLE: f64 = 20.0;
 /// Parameters up to which replicas exchange their gradients as fitted for networks on one machine, and from which they
 /// reach the bandwidth of collectives. The fitted networks have up to 0.34 billion.

@@ -173,15 +173,8 @@ fn batches(reason: &Reason) -> String {
 
 /// Memory that the step needs, and what would fit.
 fn memory(reason: &Reason) -> String {
-    let Reason::OutOfMemory {
-        needed_bytes,
-        usable_bytes,
-        gpu_bytes,
-        sharding,
-        replicas,
-        model_parallel,
-        remedies,
-    } = reason
+    let Reason::OutOfMemory { needed_bytes, usable_bytes, gpu_bytes, sharding, replicas, model_parallel, remedies } =
+        reason
     else {
         return String::new();
     };

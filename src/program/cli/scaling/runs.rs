@@ -13,9 +13,7 @@ use crate::cli::output::print_json;
 use crate::settings::args::{CalibrateScalingArgs, InputArgs};
 use crate::store::{Limit, Paths, read_text};
 use habitat_base::units::{Micros, most};
-use habitat_prediction::scale::{
-    Factors, Layout, LayoutFactors, ModelParallel, Network, fit_layouts, optimizer_step,
-};
+use habitat_prediction::scale::{Factors, Layout, LayoutFactors, ModelParallel, Network, fit_layouts, optimizer_step};
 use habitat_prediction::{Mode, Options, Prediction, Sharding, Workload, predict};
 use habitat_reports::table::{Cell, Column, Table};
 use habitat_step::catalog::Catalog;
