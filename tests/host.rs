@@ -383,6 +383,25 @@ fn a_wait_beside_fast_workers_is_that_for_the_host() {
     assert!((h100.host_idle.as_millis() - 58.0).abs() < 1e-9 && ends(&h100)[1] > 58.0, "{:?}", ends(&h100));
 }
 
+/// 30 of 100 ms wait for data, 36 of the other 70 for the host: the recorded step was CPU-bound, so its pace is known.
+#[test]
+fn a_step_is_cpu_bound_by_its_share_without_data() {
+    let step = r#"{"duration_us": 100000, "device_busy_us": 34000}"#;
+    let mut recorded = profile("v100-sxm2-16gb", step, &PRODUCT.replace("92000", "34000"));
+    let timeline = r#"{"duration_us": 100000, "parts": [{"operation": 0}, {"name": "DataLoader_SingleProcess"}], "lanes": [
+        {"kind": "host", "start_us": [0], "duration_us": [30000], "part": [1]},
+        {"kind": "compute", "start_us": [30000], "duration_us": [34000], "part": [0]}]}"#;
+    recorded.timeline = Some(serde_json::from_str(timeline).unwrap());
+    for gpu in ["v100-sxm2-16gb", "h100-sxm5-80gb"] {
+        let found = on(&recorded, gpu);
+        let bound = found.warnings.iter().find_map(|one| match one {
+            Finding::HostBound { idle_us, launch_us, .. } => Some((idle_us.as_millis(), *launch_us)),
+            _ => None,
+        });
+        assert_eq!(bound, Some((66.0, None)), "{:?}", found.warnings);
+    }
+}
+
 /// Loading takes as long on a GPU with four times the speed, which hides less of it.
 #[test]
 fn a_hypothetical_gpu_loads_no_faster() {

@@ -205,7 +205,7 @@ fn what_the_goal_lacks_is_an_error_that_names_the_remedy() {
     }
     let mut wrong = goal(1.0, 1);
     wrong.assumptions.layout_factors = Some(LayoutFactors { exchange: 12.0, ..LayoutFactors::NONE });
-    assert!(error(&predictions, &wrong).to_string().contains("layout factor of the exchange: 12 is not 0.1 to 10"));
+    assert!(error(&predictions, &wrong).to_string().contains("exchange factor: 12 is not 0.1 to 10"));
     let mut wrong = goal(1.0, 1);
     wrong.assumptions.checkpoint_interval = Hours::ZERO;
     assert!(error(&predictions, &wrong).to_string().contains("checkpoint interval: 0 is not more than 0 hours"));

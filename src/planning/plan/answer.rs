@@ -74,7 +74,7 @@ impl Prepared {
             plan.beside = self.beside(&plan, &[], &limit);
             let lifted = sources.map(|(predictions, prices)| relax::reasons(self, predictions, prices, &limit));
             plan.reasons = explain::reasons(self, &limit, lifted.unwrap_or_default());
-            plan.larger_batch = sources.and_then(|sources| self.larger_batch(&[], sources, &limit));
+            plan.larger_batch = sources.and_then(|of| self.larger_batch(self.larger(of), &[], &limit));
             plan.rejected = self.rejections(&plan, &[], &[], &limit);
             plan.warnings = self.warnings_of_all();
             return Ok(plan);
@@ -89,7 +89,7 @@ impl Prepared {
         plan.fallback = self.fallback(&plan, &used, &limit);
         plan.bargain = self.bargain(&plan, &limit);
         plan.own = self.own(&limit);
-        plan.larger_batch = sources.and_then(|sources| self.larger_batch(&plan.own, sources, &limit));
+        plan.larger_batch = sources.and_then(|of| self.larger_batch(self.larger(of), &plan.own, &limit));
         plan.rejected = self.rejections(&plan, &used, &alternatives, &limit);
         plan.alternatives = alternatives.iter().map(|c| self.whole(*c)).collect();
         plan.warnings = self.warnings(used.iter().chain(&alternatives).copied());

@@ -141,10 +141,9 @@ pub(crate) fn check_assumptions(assumptions: &Assumptions) -> Result<(), PlanErr
     }
     let LayoutFactors { compute, exchange } = assumptions.layout_factors.unwrap_or(LayoutFactors::NONE);
     let [least, most] = LayoutFactors::ENDS;
-    for (name, factor) in [("layout factor of operations", compute), ("layout factor of the exchange", exchange)] {
-        if !(least..=most).contains(&factor) {
-            return wrong(name, factor, "0.1 to 10");
-        }
+    let factors = [("operations factor", compute), ("exchange factor", exchange)];
+    if let Some((name, factor)) = factors.into_iter().find(|(_, factor)| !(least..=most).contains(factor)) {
+        return wrong(name, factor, "0.1 to 10");
     }
     for (name, rate) in [
         ("network between machines", assumptions.network_gbit_per_second.unwrap_or(1.0)),

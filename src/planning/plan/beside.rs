@@ -5,9 +5,7 @@ use super::prepared::Prepared;
 use super::problem::{Aim, Limit, over};
 use super::search::{aims, best_single};
 use super::{Accept, Machines, Objective, Part, Plan, Reason, Risk, Setback};
-use crate::pricing::PriceBook;
 use habitat_base::units::{Hours, Range, Usd};
-use habitat_prediction::Predictions;
 
 /// An offer beside the plan is shown if its first aim is at most this share of the plan's (a choice).
 const WORTH: f64 = 0.95;
@@ -116,15 +114,10 @@ impl Prepared {
     /// The fastest own machine with a larger global batch, if it is clearly faster than with the recorded one, or keeps
     /// limits that the recorded one does not; of two batches on a machine that take about as long, the one with more
     /// updates.
-    pub(super) fn larger_batch(
-        &self,
-        own: &[Part],
-        (predictions, prices): (&Predictions, &PriceBook),
-        limit: &Limit,
-    ) -> Option<Part> {
+    pub(super) fn larger_batch(&self, larger: Vec<Part>, own: &[Part], limit: &Limit) -> Option<Part> {
         let are_same = |a: &Part, b: &Part| (&a.offer.id, a.machines) == (&b.offer.id, b.machines);
         let mut best: Vec<Part> = Vec::new();
-        for part in self.larger(predictions, prices) {
+        for part in larger {
             let (finish, hours) = (self.goal.confidence.end(&part.hours).get(), part.hours.mid.get());
             let is_worth = match own.iter().find(|one| are_same(one, &part)) {
                 Some(same) => hours <= FASTER * same.hours.mid.get(),

@@ -224,11 +224,9 @@ fn update(
     plan: &Plan,
     predictions: &Predictions,
 ) -> Option<[f64; 3]> {
-    let (gpu, workload) = (&prediction.gpu, &predictions.workload);
-    let factors = plan.goal.assumptions.factors();
+    let (workload, factors) = (&predictions.workload, plan.goal.assumptions.factors());
     let one = prediction.micro_batch(single, part.batch_size, data);
-    let step = optimizer_step(&one, gpu, layout, workload, factors, part.accumulation).ok()?.step;
-    Some(numbers_of(&step))
+    Some(numbers_of(&optimizer_step(&one, &prediction.gpu, layout, workload, factors, part.accumulation).ok()?.step))
 }
 
 fn numbers_of(step: &Estimate) -> [f64; 3] {

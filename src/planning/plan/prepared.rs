@@ -150,7 +150,7 @@ impl Prepared {
 
     /// Own machines with several GPUs at larger global batches than the recorded one, smallest first, with all the work;
     /// empty if the user chose the batch.
-    pub(super) fn larger(&self, predictions: &Predictions, prices: &PriceBook) -> Vec<Part> {
+    pub(super) fn larger(&self, (predictions, prices): (&Predictions, &PriceBook)) -> Vec<Part> {
         let Limits { offers: named, .. } = &self.goal.limits;
         let own = prices.offers().iter().filter(|offer| offer.is_at_own_place() && offer.gpu_count > 1);
         let offers = own.map(|offer| offer.id.to_string()).filter(|id| named.is_empty() || named.contains(id));
@@ -162,8 +162,7 @@ impl Prepared {
             let goal = Goal { global_batch, limits: limits.clone(), ..self.goal.clone() };
             configurations(predictions, prices, &goal).configurations
         };
-        let all = LARGER.into_iter().flat_map(of);
-        all.map(|one| one.part(self.work.get() / one.rate(), true)).collect()
+        LARGER.into_iter().flat_map(of).map(|one| one.part(self.work.get() / one.rate(), true)).collect()
     }
 
     /// A configuration with all the work.

@@ -267,8 +267,7 @@ impl At<'_> {
             ..would_fit(memory, share.replicas, workload, goal)
         };
         if let Some((stage, memory)) = unknown {
-            let remedies = remedies(stage, &memory);
-            return Err((Reason::MemoryUnknown { why: memory.reason, remedies }, None));
+            return Err((Reason::MemoryUnknown { remedies: remedies(stage, &memory), why: memory.reason }, None));
         }
         let most = stages.last().copied().unwrap_or_default();
         let memory = self.memory.on_replica(most, share);
