@@ -70,9 +70,9 @@ pub fn what_if(
     let (before, there) = (alone(unchanged).range.mid, alone(&real).range.mid);
     let times = if before.get() > 0.0 { there / before } else { 1.0 };
     let curve = POINTS.into_iter().zip(on(along, true)?).map(|(point, at)| (point, scaled(&at, times).0.range.mid));
-    let mut changed = on_real(&real, unchanged, version.clone(), times);
-    changed.throughput = profile.workload.batch_size.and_then(|batch| changed.step.as_estimate().throughput(batch));
-    Ok(WhatIf { along: figure, curve: curve.collect(), changed, real })
+    let mut version = on_real(&real, unchanged, version.clone(), times);
+    version.throughput = profile.workload.batch_size.and_then(|batch| version.step.as_estimate().throughput(batch));
+    Ok(WhatIf { along: figure, curve: curve.collect(), changed: version, real })
 }
 
 fn first(predictions: Vec<Prediction>, profile: &Profile) -> Result<Prediction, PredictError> {
