@@ -410,11 +410,11 @@ fn a_hypothetical_gpu_loads_no_faster() {
     let changes = Changes::default().with(Figure::Bandwidth, 4.0).with(Figure::Clock, 4.0);
     let options = with(gpu.as_str(), Host::AsRecorded);
     let found = what_if(&sample, &catalog(), &options, &gpu, &changes, Figure::Clock).unwrap();
-    let (real, changed) = (found.real.data.unwrap(), found.changed.data.unwrap());
-    assert_eq!(real.load, changed.load);
-    let waits = [real.wait(), changed.wait(), real.load].map(Micros::as_millis);
-    assert!(waits.is_sorted_by(|a, b| a < b), "{real:?} {changed:?}");
-    let sum = (changed.alone.range.mid + changed.wait()).as_millis();
+    let (real, faster) = (found.real.data.unwrap(), found.changed.data.unwrap());
+    assert_eq!(real.load, faster.load);
+    let waits = [real.wait(), faster.wait(), real.load].map(Micros::as_millis);
+    assert!(waits.is_sorted_by(|a, b| a < b), "{real:?} {faster:?}");
+    let sum = (faster.alone.range.mid + faster.wait()).as_millis();
     let at_four = found.curve.iter().find(|(times, _)| *times == 4.0).unwrap().1.as_millis();
     for step in [ends(&found.changed)[1], at_four] {
         assert!((step - sum).abs() < 1e-9, "{step} {sum}");
