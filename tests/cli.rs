@@ -938,6 +938,26 @@ fn a_step_measured_on_several_gpus_corrects_plans() {
     assert_eq!(part["gpu_count"], 8);
     assert!((part["step_time_us"]["mid"].as_f64().unwrap() - 11_000.0).abs() < 1.0, "{part}");
 
+    // A tenth of both steps waits for data: the plan has it once.
+    let loads = |loader: &str| {
+        let timeline = format!(
+            r#""timeline": {{"duration_us": 1000, "parts": [{{"operation": 0}}, {{"name": "{loader}"}}], "lanes": [
+            {{"kind": "host", "start_us": [0], "duration_us": [100], "part": [1]}},
+            {{"kind": "compute", "start_us": [100], "duration_us": [900], "part": [0]}}]}}, "operations": ["#
+        );
+        PROFILE.replace(r#""operations": ["#, &timeline)
+    };
+    let own = bench.file("l.habitat.json", loads("DataLoader_SingleProcess"));
+    let args = ["calibrate-scaling", path(&own), "--gpus", "8", "--step-ms", "11"];
+    assert!(bench.ok(&args).contains("Both wait 0.1 ms for data"));
+    let given = bench.json(&[&args[..], &["--json"]].concat())["scaling_factor"].to_string();
+    let plan = bench.json(&[&["plan", path(&own), "--scaling-factor", &given], &wish[..]].concat());
+    let step = plan["parts"][0]["step_time_us"]["mid"].as_f64().unwrap();
+    assert!((step - 11_000.0).abs() < 1.0, "{step}");
+    let workers = bench.file("w.habitat.json", loads("DataLoader_MultiProcessing"));
+    let error = bench.error(&["calibrate-scaling", path(&workers), "--gpus", "8", "--step-ms", "11"]);
+    assert!(error.contains("waits for the workers of its DataLoader"), "{error}");
+
     let unsized_ = bench.file("u.habitat.json", PROFILE.replace(", \"parameter_count\": 1000000", ""));
     let error = bench.error(&["calibrate-scaling", path(&unsized_), "--gpus", "2", "--step-ms", "2"]);
     assert!(error.contains("u.habitat.json") && error.contains("--parameters"), "{error}");

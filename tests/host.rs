@@ -6,10 +6,12 @@ use std::process::Command;
 use std::sync::Arc;
 
 use habitat_tui::catalog::Catalog;
+use habitat_tui::catalog::hypothetical::{Changes, Figure};
 use habitat_tui::plan::{Goal, Work, plan};
 use habitat_tui::predict::batches::sweep;
 use habitat_tui::predict::compare::compare;
-use habitat_tui::predict::scale::{Factors, Layout, MicroBatch, optimizer_step};
+use habitat_tui::predict::hypothetical::what_if;
+use habitat_tui::predict::scale::{Factors, Layout, optimizer_step};
 use habitat_tui::predict::{Finding, Host, Method, MethodChoice, Options, PredictError, Prediction, StepTime, predict};
 use habitat_tui::pricing::PriceBook;
 use habitat_tui::profile::{Profile, Sample};
@@ -347,15 +349,15 @@ fn processes_of_a_machine_share_its_cpus() {
     workload.batch_size = Some(32);
     let of = |gpus, cpus| {
         let step = v100.planning_step();
-        let one =
-            MicroBatch { step: &step, update: v100.update(), batch: Some(32), model: None, data: v100.data.as_ref() };
+        let one = v100.micro_batch(&step, Some(32), v100.data.as_ref());
         let layout = Layout { cpus, ..Layout::one_machine(gpus) };
-        optimizer_step(&one, &v100.gpu, &layout, &workload, Factors::default(), 1)
-            .unwrap()
-            .step
-            .range
-            .map(Micros::as_millis)
+        let scaled = optimizer_step(&one, &v100.gpu, &layout, &workload, Factors::default(), 1).unwrap();
+        (scaled.step.range.map(Micros::as_millis), scaled.why)
     };
+    let why = |gpus, cpus| of(gpus, cpus).1;
+    assert!(!why(1, Some(4.0)).contains("for data"), "{}", why(1, Some(4.0)));
+    assert!(why(1, Some(2.0)).ends_with("; 80.0 ms for data on 2 CPUs"), "{}", why(1, Some(2.0)));
+    let of = |gpus, cpus| of(gpus, cpus).0;
     assert_eq!(of(1, None).mid.to_bits(), 100_f64.to_bits());
     // Two workers for each process instead of four: 180 ms.
     assert!((of(8, Some(16.0)).mid - 180.0).abs() < 1e-6 && of(8, Some(64.0)).mid < 170.0);
@@ -364,6 +366,61 @@ fn processes_of_a_machine_share_its_cpus() {
     assert!(unknown.mid < 170.0 && (unknown.high - 720.0).abs() < 1e-6, "{unknown:?}");
     // A machine with fewer CPUs than the recording's.
     assert!((of(1, Some(2.0)).mid - 180.0).abs() < 1e-6);
+}
+
+/// Workers deliver every 50 ms: the GPU waits 58 of 150 ms for something else, on any GPU.
+#[test]
+fn a_wait_beside_fast_workers_is_that_for_the_host() {
+    let step = r#"{"duration_us": 150000, "device_busy_us": 92000, "loader_period_us": 50000, "loader_workers": 4}"#;
+    let mut recorded = profile("v100-sxm2-16gb", step, PRODUCT);
+    let timeline = r#"{"duration_us": 150000, "parts": [{"operation": 0}, {"name": "DataLoader"}], "lanes": [
+        {"kind": "host", "start_us": [0], "duration_us": [58000], "part": [1]},
+        {"kind": "compute", "start_us": [58000], "duration_us": [92000], "part": [0]}]}"#;
+    recorded.timeline = Some(serde_json::from_str(timeline).unwrap());
+    let v100 = on(&recorded, "v100-sxm2-16gb");
+    assert!((v100.data.unwrap().alone.range.mid.as_millis() - 150.0).abs() < 1e-9, "{:?}", v100.data);
+    let h100 = on(&recorded, "h100-sxm5-80gb");
+    assert!((h100.host_idle.as_millis() - 58.0).abs() < 1e-9 && ends(&h100)[1] > 58.0, "{:?}", ends(&h100));
+}
+
+/// 30 of 100 ms wait for data, 36 of the other 70 for the host: the recorded step was CPU-bound, so its pace is known.
+#[test]
+fn a_step_is_cpu_bound_by_its_share_without_data() {
+    let step = r#"{"duration_us": 100000, "device_busy_us": 34000}"#;
+    let mut recorded = profile("v100-sxm2-16gb", step, &PRODUCT.replace("92000", "34000"));
+    let timeline = r#"{"duration_us": 100000, "parts": [{"operation": 0}, {"name": "DataLoader_SingleProcess"}], "lanes": [
+        {"kind": "host", "start_us": [0], "duration_us": [30000], "part": [1]},
+        {"kind": "compute", "start_us": [30000], "duration_us": [34000], "part": [0]}]}"#;
+    recorded.timeline = Some(serde_json::from_str(timeline).unwrap());
+    for gpu in ["v100-sxm2-16gb", "h100-sxm5-80gb"] {
+        let found = on(&recorded, gpu);
+        let bound = found.warnings.iter().find_map(|one| match one {
+            Finding::HostBound { idle_us, launch_us, .. } => Some((idle_us.as_millis(), *launch_us)),
+            _ => None,
+        });
+        assert_eq!(bound, Some((66.0, None)), "{:?}", found.warnings);
+    }
+}
+
+/// Loading takes as long on a GPU with four times the speed, which hides less of it.
+#[test]
+fn a_hypothetical_gpu_loads_no_faster() {
+    let sample = bundled::sample(Sample::ResNet50V100);
+    let gpu = GpuSlug::new("v100-sxm2-32gb").unwrap();
+    let changes = Changes::default().with(Figure::Bandwidth, 4.0).with(Figure::Clock, 4.0);
+    let options = with(gpu.as_str(), Host::AsRecorded);
+    let found = what_if(&sample, &catalog(), &options, &gpu, &changes, Figure::Clock).unwrap();
+    let (real, faster) = (found.real.data.unwrap(), found.changed.data.unwrap());
+    assert_eq!(real.load, faster.load);
+    let waits = [real.wait(), faster.wait(), real.load].map(Micros::as_millis);
+    assert!(waits.is_sorted_by(|a, b| a < b), "{real:?} {faster:?}");
+    let sum = (faster.alone.range.mid + faster.wait()).as_millis();
+    let at_four = found.curve.iter().find(|(times, _)| *times == 4.0).unwrap().1.as_millis();
+    for step in [ends(&found.changed)[1], at_four] {
+        assert!((step - sum).abs() < 1e-9, "{step} {sum}");
+    }
+    let rate = found.changed.throughput.unwrap().mid.get();
+    assert!((rate * sum / 1e3 - 32.0).abs() < 1e-9, "{rate}");
 }
 
 /// 10,000 launches take longer than their work on any GPU: the assumed hosts would rank the GPUs.

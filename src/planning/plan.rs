@@ -59,7 +59,7 @@ pub use limits::other_platform;
 pub use no_plan::{Lift, NoPlan, SharedLimit};
 pub use note::PlanNote;
 pub use prepared::Prepared;
-pub use reason::Reason;
+pub use reason::{Reason, Remedies};
 pub use uses::{ByUse, Use};
 
 use crate::pricing::{Billing, Offer, OfferId, Tier};

@@ -33,7 +33,7 @@ pub(super) struct Base {
     pub(super) notes: Vec<Finding>,
 }
 
-/// Share of device time outside operations that is tolerated: small gaps in a recording do no harm.
+/// Share of device time outside operations that is tolerated: small gaps in a recording do no harm (a choice).
 const UNASSIGNED: f64 = 0.1;
 
 impl Base {

@@ -1,14 +1,14 @@
-//! Predicts a step on a GPU with changed figures: the step on the real GPU, scaled by the models' ratio of the changed
-//! GPU to the unchanged one. Corrections measured on that GPU affect both alike and cancel.
+//! Predicts a step on a GPU with changed figures: the step on the real GPU without its data, scaled by the models' ratio
+//! of the changed GPU to the unchanged one; its data take as long as recorded. Corrections measured on that GPU affect both alike and cancel.
 
 use super::choice::predict;
-use super::{Estimate, Finding, OperationPrediction, Options, PredictError, Prediction, StepTime};
-use habitat_base::units::{GpuSlug, Micros, OpenRange, Range};
+use super::{Estimate, Finding, OperationPrediction, Options, PredictError, Prediction, StepTime, Supply};
+use habitat_base::units::{GpuSlug, Micros};
 use habitat_step::catalog::hypothetical::{Changes, Figure};
 use habitat_step::catalog::{Catalog, GpuSpec};
 use habitat_step::profile::Profile;
 
-/// Points of the curve, as multiples of the real figure.
+/// Points of the curve, as multiples of the real figure (a choice).
 const POINTS: [f64; 9] = [0.25, 0.35, 0.5, 0.71, 1.0, 1.41, 2.0, 2.83, 4.0];
 
 /// Prefix of the changed GPU's slug, followed by the real GPU's.
@@ -67,9 +67,12 @@ pub fn what_if(
     let Some((compared, along)) = slugs.split_at_checked(2) else { return Err(nothing(profile)) };
     let answers = on(compared, options.steps_only)?;
     let [unchanged, version] = &answers[..] else { return Err(nothing(profile)) };
-    let curve =
-        POINTS.into_iter().zip(on(along, true)?).map(|(times, at)| (times, scaled(real.step.mid(), unchanged, &at)));
-    Ok(WhatIf { along: figure, curve: curve.collect(), changed: on_real(&real, unchanged, version.clone()), real })
+    let (before, there) = (alone(unchanged).range.mid, alone(&real).range.mid);
+    let times = if before.get() > 0.0 { there / before } else { 1.0 };
+    let curve = POINTS.into_iter().zip(on(along, true)?).map(|(point, at)| (point, scaled(&at, times).0.range.mid));
+    let mut version = on_real(&real, unchanged, version.clone(), times);
+    version.throughput = profile.workload.batch_size.and_then(|batch| version.step.as_estimate().throughput(batch));
+    Ok(WhatIf { along: figure, curve: curve.collect(), changed: version, real })
 }
 
 fn first(predictions: Vec<Prediction>, profile: &Profile) -> Result<Prediction, PredictError> {
@@ -80,29 +83,25 @@ fn nothing(profile: &Profile) -> PredictError {
     PredictError::NothingKnown { workload: habitat_base::text::clean(&profile.workload.name, 60) }
 }
 
-/// Time on the real GPU, scaled by the change of the predicted step.
-fn scaled(real: Micros, unchanged: &Prediction, changed: &Prediction) -> Micros {
-    let (before, after) = (unchanged.step.mid(), changed.step.mid());
-    if before.get() > 0.0 { real * (after / before) } else { after }
+/// The step without its wait for data.
+fn alone(prediction: &Prediction) -> Estimate {
+    prediction.data.map_or_else(|| prediction.step.as_estimate(), |data| data.alone)
 }
 
-/// Scales the prediction for the changed GPU by the ratio of the real step to the unchanged prediction.
-fn on_real(real: &Prediction, unchanged: &Prediction, mut changed: Prediction) -> Prediction {
-    let mid = scaled(real.step.mid(), unchanged, &changed);
-    let by_models = changed.step.as_estimate();
-    let times = if by_models.range.mid.get() > 0.0 { mid / by_models.range.mid } else { 1.0 };
-    let all = |range: Range<Micros>, times: f64| Range {
-        low: range.low * times,
-        mid: range.mid * times,
-        high: range.high * times,
-    };
-    changed.step = StepTime::Predicted(Estimate { range: all(by_models.range, times), ..by_models });
-    changed.throughput = changed.throughput.filter(|_| times > 0.0).map(|rate| OpenRange {
-        low: rate.low * (1.0 / times),
-        mid: rate.mid * (1.0 / times),
-        high: rate.high.map(|high| high * (1.0 / times)),
-    });
-    changed.host_idle = changed.host_idle * times;
+/// A predicted step that takes `times` as long without its data, which load as fast as recorded.
+fn scaled(prediction: &Prediction, times: f64) -> (Estimate, Option<Supply>) {
+    let alone = alone(prediction);
+    let alone = Estimate { range: alone.range.map(|end| end * times), ..alone };
+    let data = prediction.data.map(|data| data.at(alone, 1.0, times));
+    (data.map_or(alone, |data| data.step()), data)
+}
+
+/// The prediction for the changed GPU, `times` as long: the ratio of the real step to the unchanged prediction.
+fn on_real(real: &Prediction, unchanged: &Prediction, mut changed: Prediction, times: f64) -> Prediction {
+    let (step, data) = scaled(&changed, times);
+    let waits = changed.host_idle.checked_sub(changed.data_wait()).unwrap_or_default() * times;
+    (changed.step, changed.data) = (StepTime::Predicted(step), data);
+    changed.host_idle = waits + changed.data_wait();
     changed.device = changed.device * times;
     for share in &mut changed.shares {
         share.device_time = share.device_time * times;
@@ -114,7 +113,7 @@ fn on_real(real: &Prediction, unchanged: &Prediction, mut changed: Prediction) -
             continue;
         };
         if let Some(time) = &mut operation.time {
-            time.range = all(time.range, there / before);
+            time.range = time.range.map(|end| end * (there / before));
         }
     }
     changed.notes.insert(0, Finding::HypotheticalStep);

@@ -23,7 +23,7 @@ pub(crate) const EAGER_LAUNCH_US: [f64; 3] = [9.0, 38.0, 60.0];
 /// The same for code that `torch.compile` generated: Inductor's launcher takes 7 to 9 µs on a Grace CPU
 /// (meta-pytorch/tritonbench#1017), Triton's own 15 to 49.
 const COMPILED_LAUNCH_US: [f64; 3] = [5.0, 12.0, 30.0];
-/// Pace on a desktop, relative to a server.
+/// Pace on a desktop, relative to a server (a choice).
 const DESKTOP: f64 = 0.5;
 /// Part of a one-kernel operator's host time that each kernel takes: k / (o + k).
 const OF_KERNEL: f64 = 0.3;

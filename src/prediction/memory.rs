@@ -24,7 +24,7 @@ pub use line::MemoryLine;
 pub use share::{Activations, Share};
 use states::states;
 
-/// Activations below this share of temporary memory mean that the peak is in the update.
+/// Activations below this share of temporary memory mean that the peak is in the update (a choice).
 const UPDATE_SHARE: f64 = 0.01;
 /// Memory of a process beside its tensors, as `nvidia-smi` shows it: CUDA's context, loaded kernels, workspaces of
 /// cuBLAS and cuDNN. On H100 milabench's runs show 1.2 to 1.5 GB more than the allocator takes, on L40S 0.6 to 1.4
@@ -213,7 +213,7 @@ impl MemoryNeed {
         // A peak is both ends.
         let at_most = peak.or(most);
         let (states, activations) = (self.states, self.activations);
-        let largest_batch = |fits| self.line.filter(|_| fits == Fits::No).and_then(|line| line.largest(rates));
+        let largest_batch = |fits| self.line.filter(|_| fits != Fits::Yes).and_then(|line| line.largest(rates));
         let answer = |fits, needed, reason| MemoryFit {
             fits,
             needed,

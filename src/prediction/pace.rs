@@ -11,7 +11,7 @@ use habitat_base::units::{Micros, Range};
 use habitat_step::catalog::GpuSpec;
 use habitat_step::profile::{Loader, Loading, Phase, Profile};
 
-/// Waiting share from which a step counts as CPU-bound.
+/// Share of a step without its data, in which the GPU waits for its host, from which it counts as CPU-bound (a choice).
 const WAITING: f64 = 0.5;
 
 /// Host part of a step on one GPU.
@@ -56,7 +56,10 @@ impl<'a> Pace<'a> {
         };
         let waited = self.base.map_or(Micros::ZERO, |base| base.data_wait);
         let (alone, mut warnings) = match &step {
-            StepTime::Measured { .. } => (without_wait(&step, waited), self.paced(step.clone()).1),
+            StepTime::Measured { .. } => {
+                let alone = without_wait(&step, waited);
+                (alone, self.paced(StepTime::Measured { median: alone.range.mid, range: None }).1)
+            }
             // Derived from the recorded step, so it has that wait.
             StepTime::Predicted(estimate) => {
                 let has_wait = estimate.method == Method::Derived;
@@ -69,8 +72,7 @@ impl<'a> Pace<'a> {
             .base
             .filter(|base| base.busy.get() > 0.0)
             .map_or(1.0, |base| alone.range.mid.checked_sub(base.host_idle).unwrap_or_default() / base.busy);
-        let recorded = self.profile.measured_step().map(|step| (step, waited));
-        let data = Supply::new(loading, recorded, alone, ratio);
+        let data = Supply::new(loading, alone, ratio);
         if data.wait().get() >= NOTED * data.step().range.mid.get() && data.wait().get() > 0.0 {
             warnings.push(waits_for_data(loading));
         }
@@ -86,14 +88,19 @@ impl<'a> Pace<'a> {
         let waiting = self.base.map_or(Micros::ZERO, |base| base.host_idle);
         let is_bound = waiting.get() > 0.0 && waiting / step.mid() >= WAITING;
         let slow = Micros::known(EAGER_LAUNCH_US[2] * self.launches);
-        let bound =
-            || self.base.filter(|_| is_bound).and_then(|base| warning(self.profile, base)).into_iter().collect();
+        // If the recorded step was not CPU-bound, the pace of the host is unknown.
+        let recorded = self.base.and_then(|base| self.profile.measured_step()?.checked_sub(base.data_wait));
+        let was_bound = recorded.is_some_and(|recorded| waiting / recorded >= WAITING);
+        let bound = || {
+            let (base, step_us) = self.base.filter(|_| is_bound).zip(self.profile.measured_step())?;
+            let launch_us = (!was_bound).then_some(EAGER_LAUNCH_US[2]);
+            Some(Finding::HostBound { idle_us: base.host_idle + base.data_wait, step_us, launch_us })
+        };
         let predicted = match step {
             StepTime::Predicted(estimate) => estimate,
-            StepTime::Measured { .. } => return (step, bound()),
+            StepTime::Measured { .. } => return (step, bound().into_iter().collect()),
         };
-        let without_data = |base: &Base| self.profile.measured_step()?.checked_sub(base.data_wait);
-        let Some((base, recorded)) = self.base.and_then(|base| Some((base, without_data(base)?))) else {
+        let Some(recorded) = recorded else {
             let (step, warning) = match &self.issued {
                 Some((queue, pace_us)) => unrecorded(predicted, queue, *pace_us),
                 None => (predicted, None),
@@ -107,22 +114,14 @@ impl<'a> Pace<'a> {
             step.range.low = step.range.low.min(device);
         }
         if is_bound {
-            // If the recorded step was not CPU-bound, the pace of the host is unknown, but at most that of the recorded
-            // step.
-            let was_bound = base.host_idle / recorded >= WAITING;
+            // The pace is at most that of the recorded step.
             step.range.high = step.range.high.max(if was_bound { recorded } else { recorded.min(slow) });
         }
-        (StepTime::Predicted(step), bound())
+        (StepTime::Predicted(step), bound().into_iter().collect())
     }
 }
 
-fn warning(profile: &Profile, base: &Base) -> Option<Finding> {
-    let (idle_us, step_us) = (base.host_idle + base.data_wait, profile.measured_step()?);
-    let launch_us = (base.host_idle / step_us < WAITING).then_some(EAGER_LAUNCH_US[2]);
-    Some(Finding::HostBound { idle_us, step_us, launch_us })
-}
-
-/// Share of a step below which waiting for data gets no warning.
+/// Share of a step below which waiting for data gets no warning (a choice).
 const NOTED: f64 = 0.05;
 
 fn waits_for_data(Loading { time, loader, .. }: Loading) -> Finding {

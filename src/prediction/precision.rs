@@ -32,7 +32,7 @@ const CHANGED_STEP_ERROR: f64 = 0.161;
 /// Mean error without a change of precision: Habitat's over all pairs of GPUs.
 const SAME_STEP_ERROR: f64 = 0.118;
 
-/// Slowdown in FP8 that is reported.
+/// Slowdown in FP8 that is reported (a choice).
 const NOTICEABLE: f64 = 0.005;
 
 /// Conversion from the recorded precision to the requested one.

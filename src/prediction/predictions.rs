@@ -6,6 +6,7 @@ use super::gpu::GpuFacts;
 use super::host::Host;
 use super::memory::MemoryFit;
 use super::method::Method;
+use super::scale::MicroBatch;
 use super::supply::Supply;
 use super::transformer::TransformerStep;
 use habitat_base::units::{Micros, OpenRange, SamplesPerSecond};
@@ -100,6 +101,16 @@ impl Prediction {
     /// batch size.
     pub fn update(&self) -> Micros {
         self.step.mid().checked_sub(self.host_idle).unwrap_or_default() * self.update_share
+    }
+
+    /// A batch of `step` on this GPU, the prediction's own or one at another batch size, with the loading of its data.
+    pub fn micro_batch<'a>(
+        &'a self,
+        step: &'a Estimate,
+        batch: Option<u64>,
+        data: Option<&'a Supply>,
+    ) -> MicroBatch<'a> {
+        MicroBatch { step, update: self.update(), batch, model: self.transformer.as_ref(), data }
     }
 
     /// Part of the step in which it waits for its data.

@@ -89,11 +89,11 @@ impl ScaledStep {
     /// Adds the wait for data to a step that has none. Loading goes on during the exchange; the processes of a machine
     /// share its CPU cores.
     fn with_data(mut self, data: &Supply, layout: &Layout, batches: u64) -> Self {
-        let all = data.of_batches(batches);
+        let all = data.of_update(self.step.range.mid, batches);
         let times = all.slower(layout.gpus, layout.cpus);
         let wait = all.wait_of(self.step.range.mid, times[0]);
         self.step.range = all.delayed(self.step.range, times);
-        if layout.all() > 1 && wait.get() > 0.0 {
+        if wait.get() > 0.0 && (layout.all() > 1 || times[0] > 1.0) {
             let cpus = layout.cpus.map(|cpus| format!(" on {cpus:.0} CPUs")).unwrap_or_default();
             self.why = format!("{}; {:.1} ms for data{cpus}", self.why, wait.as_millis());
         }
@@ -147,6 +147,12 @@ pub enum ScaleError {
         stages: u32,
         /// Number of layers.
         layers: u32,
+    },
+    /// A measured step to fit factors to does not depend on them.
+    #[error("the predicted step of run {run} does not change with the factors: it waits for its data, or has one GPU")]
+    NoResponse {
+        /// Number of the run, from 1.
+        run: usize,
     },
     /// No experts were found.
     #[error("no layers with experts found: leave out --expert-parallel")]

@@ -13,9 +13,6 @@ use super::method::Method;
 use habitat_base::units::{Micros, Range};
 use habitat_step::profile::{Loader, Loading};
 
-/// Share of the recorded step within which a period of workers that it waited for is the step itself.
-const SAME: f64 = 0.05;
-
 /// Data of a step on one GPU.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Supply {
@@ -32,21 +29,13 @@ pub struct Supply {
 }
 
 impl Supply {
-    /// Data of a step as recorded: `recorded` is the recorded step with its part that waited for data, and `ratio` the
-    /// GPU's work over that of the recording GPU.
-    pub(super) fn new(loading: Loading, recorded: Option<(Micros, Micros)>, alone: Estimate, ratio: f64) -> Self {
-        let Loading { time, wait, loader, cpus } = loading;
+    /// Data of a step as recorded: `ratio` is the GPU's work over that of the recording GPU.
+    pub(super) fn new(Loading { time, wait, loader, cpus }: Loading, alone: Estimate, ratio: f64) -> Self {
         let (hidden, workers) = match loader {
             Loader::Workers(workers) => (None, workers),
             Loader::Training | Loader::Unknown => (Some(time.checked_sub(wait).unwrap_or_default() * ratio), Some(0)),
         };
-        // The recorded step took at least as long as its workers.
-        let load = match recorded.filter(|_| hidden.is_none()) {
-            Some((step, waited)) if waited.get() > 0.0 && time / step >= 1.0 - SAME => step,
-            Some((step, _)) => time.min(step),
-            None => time,
-        };
-        Self { alone, load, hidden, workers, cpus, is_of_origin: alone.method.is_of_origin() }
+        Self { alone, load: time, hidden, workers, cpus, is_of_origin: alone.method.is_of_origin() }
     }
 
     /// Wait of a step that takes `step` without it, if loading takes `times` as long.
@@ -80,11 +69,13 @@ impl Supply {
         Self { alone, load: self.load * times, hidden: self.hidden.map(|hidden| hidden * ratio), ..*self }
     }
 
-    /// Data of `batches` batches, which are loaded one after the other.
+    /// Data of an optimizer step of `batches` batches, which are loaded one after the other, if it takes `step` without
+    /// them. GPUs that divide the model work less for each batch, and hide less of its loading.
     #[must_use]
-    pub(super) fn of_batches(&self, batches: u64) -> Self {
-        let batches = batches as f64;
-        Self { load: self.load * batches, hidden: self.hidden.map(|hidden| hidden * batches), ..*self }
+    pub(super) fn of_update(&self, step: Micros, batches: u64) -> Self {
+        let (batches, alone) = (batches as f64, self.alone.range.mid);
+        let ratio = if alone.get() > 0.0 { step / alone } else { batches };
+        self.at(self.alone, batches, ratio)
     }
 
     /// Times that loading takes as long if `gpus` processes share `cpus` cores: as expected, and at the high end. If the
@@ -110,6 +101,34 @@ pub(super) fn without_wait(step: &StepTime, wait: Micros) -> Estimate {
         StepTime::Predicted(estimate) => {
             let range = estimate.range.map(|end| end.checked_sub(wait).unwrap_or_default());
             Estimate { range, ..*estimate }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 70 ms of loading for each step of 100, whose queued work hides 13. An update of 4 batches in 340 ms hides 3.4 times
+    /// as much of 4 times the loading; 8 GPUs that share each batch hide little. Workers load beside the whole step.
+    #[test]
+    fn data_of_an_update_by_hand() {
+        let millis = |millis: f64| Micros::known(millis * 1e3);
+        let alone = Estimate::with_band(millis(100.0), 0.0, Method::Measured);
+        let wait = |loader, step: f64, batches| {
+            let loading = Loading { time: millis(70.0), wait: millis(57.0), loader, cpus: None };
+            Supply::new(loading, alone, 1.0).of_update(millis(step), batches).wait_of(millis(step), 1.0).as_millis()
+        };
+        for (loader, step, batches, expected) in [
+            (Loader::Training, 100.0, 1, 57.0),
+            (Loader::Training, 340.0, 4, 280.0 - 3.4 * 13.0),
+            (Loader::Training, 20.0, 1, 70.0 - 0.2 * 13.0),
+            (Loader::Workers(Some(4)), 100.0, 1, 0.0),
+            (Loader::Workers(Some(4)), 20.0, 1, 50.0),
+            (Loader::Workers(Some(4)), 80.0, 4, 200.0),
+        ] {
+            let found = wait(loader, step, batches);
+            assert!((found - expected).abs() < 1e-9, "{loader:?}, {step} ms: {found}");
         }
     }
 }

@@ -213,7 +213,7 @@ pub fn pays(sweep: &Sweep, gpu: &GpuSweep) -> Option<String> {
     ))
 }
 
-/// Share of a step from which its wait for data explains what a batch brings.
+/// Share of a step from which its wait for data explains what a batch brings (a choice).
 const BY_DATA: f64 = 0.05;
 
 /// Explanation of a step that waits for its data; `None` if it hardly does.

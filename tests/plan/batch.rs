@@ -1,10 +1,10 @@
 //! The global batch: how many batches make an update, and what changes without one.
 
 use habitat_tui::plan::check::{CheckError, check, check_sources};
-use habitat_tui::plan::{Goal, Objective, Plan, PlanError, PlanStatus, RejectionKind, Work, plan};
+use habitat_tui::plan::{Goal, Objective, Plan, PlanError, PlanNote, PlanStatus, RejectionKind, Work, plan};
 use habitat_tui::predict::scale::extra_time;
 use habitat_tui::predict::{AtBatch, Estimate, Fits, Method, Predictions};
-use habitat_tui::pricing::{Offer, PriceBook, Tier};
+use habitat_tui::pricing::{OWN_PLACE, Offer, PriceBook, Tier};
 use habitat_tui::profile::Mode;
 use habitat_tui::report::words::Words;
 use habitat_tui::units::{Bytes, GIB, Micros};
@@ -140,10 +140,47 @@ fn a_step_too_large_says_with_which_batch_it_would_fit() {
         format!("{needs}20 samples per GPU would fit: accumulation ×6 keeps the global batch of 960")
     );
     assert_eq!(said(&step, &steps(10, Some(100))), format!("{needs}20 samples per GPU would fit"));
+    // The same if it may fit.
+    let memory = &mut step.predictions[0].memory;
+    (memory.fits, memory.reason) = (Fits::Unknown, "may fit: needs 15.0 GB".into());
+    assert_eq!(
+        said(&step, &steps(10, None)),
+        "may fit: needs 15.0 GB; 16 samples per GPU would fit: accumulation ×2 keeps the global batch of 256"
+    );
+    step.predictions[0].memory.fits = Fits::No;
     step.workload.mode = Mode::Inference;
     assert_eq!(said(&step, &steps(10, None)), format!("{needs}20 samples per GPU would fit"));
     step.predictions[0].memory.largest_batch = None;
     assert_eq!(format!("{}; ", said(&step, &steps(10, None))), needs);
+}
+
+/// 13.9 of 14.72 usable GiB leave room for an error of 5.6 %, 14 do not.
+#[test]
+fn a_step_that_just_fits_has_a_note() {
+    let mut step = step();
+    let mut said = |gib: f64| {
+        step.predictions[0].memory.needed = Bytes::new(gib * GIB).ok();
+        let notes = &planned(&step, &machines(&[1]), &steps(10, None)).parts[0].notes;
+        notes.iter().any(|note| matches!(note, PlanNote::NoRoom { .. }))
+    };
+    assert_eq!([13.9, 14.0].map(&mut said), [false, true]);
+}
+
+/// Own machines with two GPUs each: the second takes 3 % less time at twice the batch, and both hardly less at four times.
+#[test]
+fn a_larger_batch_is_that_of_the_fastest_own_machine() {
+    let mut step = predictions([measured("slower", 10_000.0), measured("faster", 10_300.0)]);
+    (step.workload.batch_size, step.workload.parameter_count) = (Some(32), Some(1_000_000));
+    let own = |gpu: &str| {
+        let [provider, region] = OWN_PLACE.map(str::to_owned);
+        Offer { gpu_count: 2, provider, region, ..offer_in("here", gpu, 0.0, Tier::Owned) }
+    };
+    let prices = PriceBook::new(["slower", "faster"].map(own));
+    let goal = Goal { limits: Goal::firm(Work::Steps(1)).limits, ..steps(1000, None) };
+    let larger = plan(&step, &prices, &goal).unwrap().larger_batch.unwrap();
+    assert_eq!((larger.gpu.as_str(), larger.global_batch_size), ("faster", Some(64)));
+    let chosen = plan(&step, &prices, &Goal { global_batch: Some(32), ..goal }).unwrap();
+    assert_eq!(chosen.larger_batch, None);
 }
 
 #[test]

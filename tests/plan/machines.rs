@@ -187,7 +187,10 @@ fn what_does_not_fit_may_fit_divided() {
     }
     // 24 leave 12 beside the state, and 3 on 4 GPUs: 15, less without the allocator's reserve. On 8 it is 13.5.
     let refused = planned(&large(24.0), offer(), &wanted(ShardingChoice::Auto));
-    assert_eq!(refused.rejected[0].reason.words(), "may fit: needs 15.0 GB with zero3 on 4 GPUs, 14.7 GB usable");
+    assert_eq!(
+        refused.rejected[0].reason.words(),
+        "may fit: needs 15.0 GB with zero3 on 4 GPUs, 14.7 GB usable; would fit with --sharding zero3 on 8 GPUs"
+    );
     let two = Goal { sharding: ShardingChoice::Auto, ..joined(2, 1e6) };
     let part = planned(&large(24.0), offer(), &two).parts.remove(0);
     assert_eq!((part.machines, part.sharding), (2, Sharding::Zero3));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use habitat_tui::plan::check::{CheckError, check, check_sources};
 use habitat_tui::plan::{Amount, Goal, Plan, PlanError, PlanStatus, Prepared, Quota, RejectionKind, Work, plan};
 use habitat_tui::predict::Fits;
+use habitat_tui::predict::scale::LayoutFactors;
 use habitat_tui::pricing::{Market, Offer, OfferId, PriceBook, Tier, Trust, Unusable};
 use habitat_tui::report::words::Words;
 use habitat_tui::units::{Bytes, GIB, GpuSlug, Hours, Samples, Usd, UsdPerHour};
@@ -202,6 +203,9 @@ fn what_the_goal_lacks_is_an_error_that_names_the_remedy() {
         wrong.assumptions.spot_confidence = confidence;
         assert!(matches!(error(&predictions, &wrong), PlanError::Assumption { name: "spot confidence", .. }));
     }
+    let mut wrong = goal(1.0, 1);
+    wrong.assumptions.layout_factors = Some(LayoutFactors { exchange: 12.0, ..LayoutFactors::NONE });
+    assert!(error(&predictions, &wrong).to_string().contains("exchange factor: 12 is not 0.1 to 10"));
     let mut wrong = goal(1.0, 1);
     wrong.assumptions.checkpoint_interval = Hours::ZERO;
     assert!(error(&predictions, &wrong).to_string().contains("checkpoint interval: 0 is not more than 0 hours"));

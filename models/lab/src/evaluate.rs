@@ -47,77 +47,62 @@ pub(crate) use tally::Evaluation;
 pub(crate) fn run(args: &EvaluateArgs, out: &mut dyn Write) -> Result<u8, CliError> {
     let paths = Paths::find();
     let catalog = store::catalog(&paths)?;
-    if let Some(EvaluateOn::BlackBox(black_box)) = &args.on {
-        return tally::print(&black_box::evaluate(black_box, &catalog)?, args.json, out);
-    }
-    if let Some(EvaluateOn::Published { file, .. }) = args.on.as_ref().filter(|_| args.seen) {
-        return tally::print(&[published::as_shipped(file, &catalog)?], args.json, out);
-    }
-    if let Some(EvaluateOn::Published { file, recorded }) = &args.on {
-        let models = args.models.as_deref().map_or_else(|| Ok(ModelsByGpu::default()), ModelsByGpu::open)?;
-        return tally::print(&published::evaluate(file, recorded.as_deref(), &catalog, &models)?, args.json, out);
-    }
-    if let Some(EvaluateOn::Scaling { file }) = &args.on {
-        return tally::print(&[scaling::evaluate(file, &catalog)?], args.json, out);
-    }
-    if let Some(EvaluateOn::Bandwidth { files, gpu }) = &args.on {
-        return tally::print(&bandwidth::evaluate(files, gpu, &catalog)?, args.json, out);
-    }
-    if let Some(EvaluateOn::Jobs { files }) = &args.on {
-        return tally::print(&[jobs::evaluate(*files as usize, &catalog)?], args.json, out);
-    }
-    if let Some(EvaluateOn::Spot { file }) = &args.on {
-        return tally::print(&spot::evaluate(file, &catalog)?, args.json, out);
-    }
-    let mut models = match (&args.models, &args.data) {
-        (Some(folder), _) => ModelsByGpu::open(folder)?,
-        (None, Some(data)) if !args.seen && args.on.is_none() => operators::trained(data, &catalog)?,
-        _ => {
-            let folder = cli::weights_folder(None, &cli::settings(&paths)?, &paths);
-            ModelsByGpu { shipped: Some(Arc::new(store::models(&folder)?)), ..ModelsByGpu::default() }
+    let models = || -> Result<ModelsByGpu, CliError> {
+        let mut models = match (&args.models, &args.data) {
+            (Some(folder), _) => ModelsByGpu::open(folder)?,
+            (None, Some(data)) if !args.seen && args.on.is_none() => operators::trained(data, &catalog)?,
+            _ => {
+                let folder = cli::weights_folder(None, &cli::settings(&paths)?, &paths);
+                ModelsByGpu { shipped: Some(Arc::new(store::models(&folder)?)), ..ModelsByGpu::default() }
+            }
+        };
+        if args.seen {
+            models.without.clear();
         }
+        Ok(models)
     };
-    if args.seen {
-        models.without.clear();
-    }
-    let evaluations = match (&args.on, &args.data) {
-        (Some(EvaluateOn::Ops { dir, few }), _) => vec![ops::evaluate(dir, few, &catalog, &models)?],
-        (Some(EvaluateOn::Steps { dir, origin: None }), _) => vec![steps::evaluate(dir, &catalog, &models)?],
-        (Some(EvaluateOn::Steps { dir, origin: Some(origins) }), _) => {
-            vec![steps::from_origins(dir, origins, &catalog, &models)?]
+    let Some(on) = &args.on else {
+        let data = args.data.as_deref().ok_or_else(|| {
+            CliError::Refused(
+                "missing: what to evaluate, one of ops, steps, traces, methods, kernelwise or cases; or --data DIR for all of them".to_owned(),
+            )
+        })?;
+        return tally::print(&all(data, &catalog, &models()?)?, args.json, out);
+    };
+    let evaluations = match on {
+        EvaluateOn::Ops { dir, few } => vec![ops::evaluate(dir, few, &catalog, &models()?)?],
+        EvaluateOn::Steps { dir, origin: None } => vec![steps::evaluate(dir, &catalog, &models()?)?],
+        EvaluateOn::Steps { dir, origin: Some(origins) } => {
+            vec![steps::from_origins(dir, origins, &catalog, &models()?)?]
         }
-        (Some(EvaluateOn::Traces { dir }), _) => traces::evaluate(dir, &catalog, &models)?,
-        (Some(EvaluateOn::BlackBox(black_box)), _) => black_box::evaluate(black_box, &catalog)?,
-        (Some(EvaluateOn::Published { file, recorded }), _) => {
+        EvaluateOn::Traces { dir } => traces::evaluate(dir, &catalog, &models()?)?,
+        EvaluateOn::BlackBox(black_box) => black_box::evaluate(black_box, &catalog)?,
+        EvaluateOn::Published { file, .. } if args.seen => vec![published::as_shipped(file, &catalog)?],
+        EvaluateOn::Published { file, recorded } => {
+            let models = args.models.as_deref().map_or_else(|| Ok(ModelsByGpu::default()), ModelsByGpu::open)?;
             published::evaluate(file, recorded.as_deref(), &catalog, &models)?
         }
-        (Some(EvaluateOn::Jobs { files }), _) => vec![jobs::evaluate(*files as usize, &catalog)?],
-        (Some(EvaluateOn::Spot { file }), _) => spot::evaluate(file, &catalog)?,
-        (Some(EvaluateOn::Bandwidth { files, gpu }), _) => bandwidth::evaluate(files, gpu, &catalog)?,
-        (Some(EvaluateOn::Fp8 { file }), _) => vec![fp8::evaluate(file, &catalog, &models)?],
-        (Some(EvaluateOn::Scaling { file }), _) => vec![scaling::evaluate(file, &catalog)?],
-        (Some(EvaluateOn::Llm { dir }), _) => vec![llm::evaluate(dir, &catalog, &models)?],
-        (Some(EvaluateOn::Hosts { file }), _) => vec![hosts::evaluate(file, &catalog, &models)?],
-        (Some(EvaluateOn::KernelWise { dir }), _) => kernelwise::evaluate(dir, &catalog, &models)?,
-        (Some(EvaluateOn::Batches { dir, steps }), _) => {
-            let mut found = batches::evaluate(dir)?;
+        EvaluateOn::Jobs { files } => vec![jobs::evaluate(*files as usize, &catalog)?],
+        EvaluateOn::Spot { file } => spot::evaluate(file, &catalog)?,
+        EvaluateOn::Bandwidth { files, gpu } => bandwidth::evaluate(files, gpu, &catalog)?,
+        EvaluateOn::Fp8 { file } => vec![fp8::evaluate(file, &catalog, &models()?)?],
+        EvaluateOn::Scaling { file } => vec![scaling::evaluate(file, &catalog)?],
+        EvaluateOn::Llm { dir } => vec![llm::evaluate(dir, &catalog, &models()?)?],
+        EvaluateOn::Hosts { file } => vec![hosts::evaluate(file, &catalog, &models()?)?],
+        EvaluateOn::KernelWise { dir } => kernelwise::evaluate(dir, &catalog, &models()?)?,
+        EvaluateOn::Batches { dir, steps } => {
+            let (mut found, models) = (batches::evaluate(dir)?, models()?);
             if let Some(steps) = steps {
                 found.push(scaled::evaluate(steps, &catalog, &models)?);
             }
             found.push(scaled::samples(&catalog, &models)?);
             found
         }
-        (Some(EvaluateOn::Methods { dir, published, recorded }), _) => {
-            vec![methods::evaluate((dir, published.as_deref(), recorded.as_deref()), &catalog, &models)?]
+        EvaluateOn::Methods { dir, published, recorded } => {
+            vec![methods::evaluate((dir, published.as_deref(), recorded.as_deref()), &catalog, &models()?)?]
         }
-        (Some(EvaluateOn::Logs { logs }), _) => vec![logs::evaluate(logs)?],
-        (Some(EvaluateOn::Cases), _) => cases::evaluate(&catalog, &models)?,
-        (None, Some(data)) => all(data, &catalog, &models)?,
-        (None, None) => {
-            return Err(CliError::Refused(
-                "missing: what to evaluate, one of ops, steps, traces, methods, kernelwise or cases; or --data DIR for all of them".to_owned(),
-            ));
-        }
+        EvaluateOn::Logs { logs } => vec![logs::evaluate(logs)?],
+        EvaluateOn::Cases => cases::evaluate(&catalog, &models()?)?,
     };
     tally::print(&evaluations, args.json, out)
 }

@@ -13,16 +13,16 @@ use super::search::{Found, aims, best_single};
 use super::solve::Proof;
 use super::switch::Switched;
 use super::{
-    Goal, NoPlan, Objective, Part, Plan, PlanError, PlanNote, PlanStatus, Reason, Rejection, SolverReport, Total, Use,
+    Goal, Objective, Part, Plan, PlanError, PlanNote, PlanStatus, Reason, Rejection, SolverReport, Total, Use,
 };
 use crate::pricing::{Billing, OfferId, PriceBook, Tier};
 use habitat_base::units::{Hours, KilogramsCo2e, Usd, UsdPerHour};
 use habitat_prediction::finding::distinct;
 use habitat_prediction::{Finding, Predictions};
 
-/// Smallest ratio of the plan's cost to an offer's at which the offer is close to the best.
+/// Smallest ratio of the plan's cost to an offer's at which the offer is close to the best (a choice).
 const NEAR: f64 = 0.5;
-/// Number of alternatives to show.
+/// Number of alternatives to show (a choice).
 const ALTERNATIVES: usize = 8;
 
 /// Finds the best plan for a goal.
@@ -40,11 +40,11 @@ impl Prepared {
     /// # Errors
     /// [`PlanError::Check`] if the plan contradicts its own recomputation.
     pub fn solve(&self, deadline: Option<Hours>, budget: Option<Usd>) -> Result<Plan, PlanError> {
-        self.solved(deadline, budget, Vec::new)
+        self.solved(deadline, budget, None)
     }
 
-    /// Same as [`Self::solve`], but checks the plan against its sources. Without a plan, the reasons also name limits
-    /// on offers that would have to be relaxed.
+    /// Same as [`Self::solve`], but checks the plan against its sources, and tries larger batches on own machines. Without
+    /// a plan, the reasons also name limits on offers that would have to be relaxed.
     ///
     /// # Errors
     /// [`PlanError::Check`] if the plan contradicts its own recomputation or its sources.
@@ -55,8 +55,7 @@ impl Prepared {
         deadline: Option<Hours>,
         budget: Option<Usd>,
     ) -> Result<Plan, PlanError> {
-        let lifted = || relax::reasons(self, predictions, prices, &Self::limit(deadline, budget));
-        let plan = self.solved(deadline, budget, lifted)?;
+        let plan = self.solved(deadline, budget, Some((predictions, prices)))?;
         check_sources(&plan, predictions, prices)?;
         Ok(plan)
     }
@@ -65,7 +64,7 @@ impl Prepared {
         &self,
         deadline: Option<Hours>,
         budget: Option<Usd>,
-        lifted: impl FnOnce() -> Vec<NoPlan>,
+        sources: Option<(&Predictions, &PriceBook)>,
     ) -> Result<Plan, PlanError> {
         let mut goal = self.goal.clone();
         (goal.deadline, goal.budget) = (deadline, budget);
@@ -73,8 +72,9 @@ impl Prepared {
         let Some((mut plan, mut used)) = self.checked(goal.clone(), &limit)? else {
             let mut plan = self.empty(goal);
             plan.beside = self.beside(&plan, &[], &limit);
-            plan.larger_batch = self.larger_batch(&[], &limit);
-            plan.reasons = explain::reasons(self, &limit, lifted());
+            let lifted = sources.map(|(predictions, prices)| relax::reasons(self, predictions, prices, &limit));
+            plan.reasons = explain::reasons(self, &limit, lifted.unwrap_or_default());
+            plan.larger_batch = sources.and_then(|of| self.larger_batch(self.larger(of), &[], &limit));
             plan.rejected = self.rejections(&plan, &[], &[], &limit);
             plan.warnings = self.warnings_of_all();
             return Ok(plan);
@@ -89,7 +89,7 @@ impl Prepared {
         plan.fallback = self.fallback(&plan, &used, &limit);
         plan.bargain = self.bargain(&plan, &limit);
         plan.own = self.own(&limit);
-        plan.larger_batch = self.larger_batch(&plan.own, &limit);
+        plan.larger_batch = sources.and_then(|of| self.larger_batch(self.larger(of), &plan.own, &limit));
         plan.rejected = self.rejections(&plan, &used, &alternatives, &limit);
         plan.alternatives = alternatives.iter().map(|c| self.whole(*c)).collect();
         plan.warnings = self.warnings(used.iter().chain(&alternatives).copied());
@@ -205,10 +205,7 @@ impl Prepared {
         let [first, second, _] = aims(self.goal.objective);
         let mut rest: Vec<(usize, f64, f64)> = self
             .wholes()
-            .filter(|(_, finish, cost)| {
-                limit.deadline.is_none_or(|d| *finish <= d * (1.0 + SAME))
-                    && limit.budget.is_none_or(|b| *cost <= b * (1.0 + SAME))
-            })
+            .filter(|(_, finish, cost)| limit.is_kept(*finish, *cost))
             .map(|(c, finish, cost)| {
                 let all = (finish, cost, self.kilograms(c));
                 (c, first.of_plan(all), second.of_plan(all))
@@ -321,7 +318,8 @@ impl Prepared {
             notes.push(PlanNote::CountedInSteps);
         }
         notes.extend(batch::note(plan, self.recorded_batch).filter(|_| self.training));
-        notes.extend(self.is_batch_of_one.then_some(PlanNote::BatchOfOne));
+        let is_of_one = self.keeps_batch && self.recorded_batch == Some(1) && !self.is_recorded;
+        notes.extend(is_of_one.then_some(PlanNote::BatchOfOne));
         for offer in plan.parts.iter().map(|part| &part.offer).filter(|offer| !offer.trust.doubts.is_empty()) {
             notes.push(PlanNote::PriceInDoubt { offer: offer.id.clone(), doubts: offer.trust.doubts.clone() });
         }

@@ -4,7 +4,7 @@ use super::goal::{Assumptions, Confidence, FAILURES, Goal, LayoutChoice, Limits,
 use super::{Accept, PlanError};
 use crate::pricing::Tier;
 use habitat_base::units::{Hours, most};
-use habitat_prediction::scale::ModelParallel;
+use habitat_prediction::scale::{LayoutFactors, ModelParallel};
 
 impl Default for Assumptions {
     /// Uses [`crate::pricing::spot`] for losses of spot machines and waits for them.
@@ -27,7 +27,7 @@ impl Default for Assumptions {
     }
 }
 
-/// Rate of copying data between providers, Gbit/s.
+/// Rate of copying data between providers, Gbit/s (a choice).
 const DATA_GBIT: f64 = 1.0;
 
 impl Assumptions {
@@ -139,8 +139,11 @@ pub(crate) fn check_assumptions(assumptions: &Assumptions) -> Result<(), PlanErr
     if !(0.0..=most::SCALING).contains(&scaling) {
         return wrong("scaling factor", scaling, "between 0 and 1,000");
     }
-    if let Some(factors) = assumptions.layout_factors.filter(|factors| !factors.is_valid()) {
-        return wrong("layout factors", factors.compute, "0.1 to 10");
+    let LayoutFactors { compute, exchange } = assumptions.layout_factors.unwrap_or(LayoutFactors::NONE);
+    let [least, most] = LayoutFactors::ENDS;
+    let factors = [("operations factor", compute), ("exchange factor", exchange)];
+    if let Some((name, factor)) = factors.into_iter().find(|(_, factor)| !(least..=most).contains(factor)) {
+        return wrong(name, factor, "0.1 to 10");
     }
     for (name, rate) in [
         ("network between machines", assumptions.network_gbit_per_second.unwrap_or(1.0)),

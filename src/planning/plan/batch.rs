@@ -4,7 +4,7 @@
 //! `G` GPUs (or replicas of the model, if several GPUs share one) with `b` samples each reach a global batch of `N`
 //! samples with `a = N / (G·b)` batches per GPU, whose gradients are accumulated before they are exchanged.
 
-use super::{Accept, Goal, Part, Plan, PlanError, PlanNote, Reason};
+use super::{Accept, Goal, Part, Plan, PlanError, PlanNote, Reason, Remedies};
 use habitat_base::units::most;
 use habitat_prediction::scale::Layout;
 use habitat_prediction::{MemoryFit, Mode, Predictions, Workload};
@@ -114,18 +114,18 @@ pub(super) fn smaller_batch(global: u64, most: u64, gpus: u32) -> Option<(u64, u
     Some((batch, share / batch))
 }
 
-/// Batch per GPU with which the step would fit in memory, the accumulation that keeps the global batch, and that
-/// global batch.
-pub(super) fn would_fit(
-    memory: &MemoryFit,
-    gpus: u32,
-    workload: &Workload,
-    goal: &Goal,
-) -> Option<(u64, Option<u64>, u64)> {
-    let (most, batch) = (memory.largest_batch.filter(|most| *most > 0)?, batch_size(workload)?);
+/// Batch per GPU with which the step would fit in memory, and the accumulation that keeps the global batch.
+pub(super) fn would_fit(memory: &MemoryFit, gpus: u32, workload: &Workload, goal: &Goal) -> Remedies {
+    let most = memory.largest_batch.filter(|most| *most > 0);
+    let Some((most, batch)) = most.zip(batch_size(workload)) else { return Remedies::default() };
     let global = goal.global_batch.unwrap_or_else(|| batch.saturating_mul(u64::from(gpus)));
     let smaller = smaller_batch(global, most.min(batch), gpus).filter(|_| workload.mode == Mode::Training);
-    Some(smaller.map_or((most, None, global), |(batch, batches)| (batch, Some(batches), global)))
+    Remedies {
+        fitting_batch_size: Some(smaller.map_or(most, |(batch, _)| batch)),
+        accumulation: smaller.map(|(_, batches)| batches),
+        global_batch_size: Some(global),
+        fitting_sharding: None,
+    }
 }
 
 /// Note for a training plan without a global batch whose updates use another batch than the profile.

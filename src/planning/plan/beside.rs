@@ -7,14 +7,14 @@ use super::search::{aims, best_single};
 use super::{Accept, Machines, Objective, Part, Plan, Reason, Risk, Setback};
 use habitat_base::units::{Hours, Range, Usd};
 
-/// An offer beside the plan is shown if its first aim is at most this share of the plan's.
+/// An offer beside the plan is shown if its first aim is at most this share of the plan's (a choice).
 const WORTH: f64 = 0.95;
-/// "A little more": upper limit on the cost (or the hours), relative to the plan.
+/// "A little more": upper limit on the cost (or the hours), relative to the plan (a choice).
 const LITTLE: f64 = 1.25;
-/// "A lot": upper limit on the hours (or the cost), as a share of the plan.
+/// "A lot": upper limit on the hours (or the cost), as a share of the plan (a choice).
 const LOT: f64 = 0.5;
 
-/// Hours above which a plan is long: prices and offers rarely last that long.
+/// Hours above which a plan is long: prices and offers rarely last that long (a choice).
 pub(super) const LONG: f64 = 60.0 * 24.0;
 
 /// The best offer that requires one more risk to be accepted.
@@ -71,9 +71,9 @@ pub struct Fallback {
     pub then: Option<Instead>,
 }
 
-/// A larger global batch is worth its fewer updates if it takes at most this share of the time.
+/// A larger global batch is worth its fewer updates if it takes at most this share of the time (a choice).
 const FASTER: f64 = 0.9;
-/// A still larger one counts only if it takes less than this share of the time.
+/// A still larger one on the same machine counts only if it takes less than this share of the time (a choice).
 const STILL_FASTER: f64 = 0.95;
 
 impl Prepared {
@@ -100,9 +100,8 @@ impl Prepared {
 
     /// The user's own machines with all the work within the limits, most GPUs first, each with its cheapest batch.
     pub(super) fn own(&self, limit: &Limit) -> Vec<Part> {
-        let fits = |finish, cost| over(finish, limit.deadline).is_none() && over(cost, limit.budget).is_none();
         let is_own = |c: usize| self.configurations[c].offer.is_at_own_place();
-        let own = self.wholes().filter(|(c, finish, cost)| is_own(*c) && fits(*finish, *cost));
+        let own = self.wholes().filter(|(c, finish, cost)| is_own(*c) && limit.is_kept(*finish, *cost));
         let mut own: Vec<(usize, f64)> = own.map(|(c, _, cost)| (c, cost)).collect();
         let key = |c: usize| (&self.configurations[c].offer.id, self.configurations[c].machines);
         own.sort_by(|(a, cheap), (b, dear)| key(*a).cmp(&key(*b)).then(cheap.total_cmp(dear)));
@@ -113,18 +112,24 @@ impl Prepared {
     }
 
     /// The fastest own machine with a larger global batch, if it is clearly faster than with the recorded one, or keeps
-    /// limits that the recorded one does not; of two that take about as long, the one with more updates.
-    pub(super) fn larger_batch(&self, own: &[Part], limit: &Limit) -> Option<Part> {
-        let parts = self.larger.iter().map(|one| one.part(self.work.get() / one.rate(), true));
-        let is_worth = |part: &Part| {
-            let same = own.iter().find(|one| (&one.offer.id, one.machines) == (&part.offer.id, part.machines));
-            let (finish, cost) = (self.goal.confidence.end(&part.hours).get(), part.cost.mid.get());
-            let fits = || over(finish, limit.deadline).is_none() && over(cost, limit.budget).is_none();
-            same.map_or_else(fits, |same| part.hours.mid.get() <= FASTER * same.hours.mid.get())
-        };
-        parts
-            .filter(is_worth)
-            .reduce(|best, next| if next.hours.mid.get() < STILL_FASTER * best.hours.mid.get() { next } else { best })
+    /// limits that the recorded one does not; of two batches on a machine that take about as long, the one with more
+    /// updates.
+    pub(super) fn larger_batch(&self, larger: Vec<Part>, own: &[Part], limit: &Limit) -> Option<Part> {
+        let are_same = |a: &Part, b: &Part| (&a.offer.id, a.machines) == (&b.offer.id, b.machines);
+        let mut best: Vec<Part> = Vec::new();
+        for part in larger {
+            let (finish, hours) = (self.goal.confidence.end(&part.hours).get(), part.hours.mid.get());
+            let is_worth = match own.iter().find(|one| are_same(one, &part)) {
+                Some(same) => hours <= FASTER * same.hours.mid.get(),
+                None => limit.is_kept(finish, part.cost.mid.get()),
+            };
+            match best.iter_mut().find(|one| are_same(one, &part)) {
+                Some(other) if is_worth && hours < STILL_FASTER * other.hours.mid.get() => *other = part,
+                None if is_worth => best.push(part),
+                _ => {}
+            }
+        }
+        best.into_iter().min_by(|a, b| a.hours.mid.total_cmp(&b.hours.mid))
     }
 
     /// Value of the plan's first aim; infinite without a plan.

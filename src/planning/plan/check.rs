@@ -12,7 +12,7 @@ use super::{Accept, Confidence, Data, Part, Plan, PlanStatus, Quota, Use};
 use crate::pricing::{Billing, Doubt, Held, Market, Offer, PriceBook, Tier, region};
 use habitat_base::units::Bytes;
 use habitat_prediction::memory::Share;
-use habitat_prediction::scale::{Layout, MicroBatch, Network, optimizer_step};
+use habitat_prediction::scale::{Layout, Network, optimizer_step};
 use habitat_prediction::{Estimate, Fits, Mode, Prediction, Predictions, Sharding, Supply};
 
 pub use super::error::CheckError;
@@ -224,13 +224,9 @@ fn update(
     plan: &Plan,
     predictions: &Predictions,
 ) -> Option<[f64; 3]> {
-    let (gpu, workload) = (&prediction.gpu, &predictions.workload);
-    let factors = plan.goal.assumptions.factors();
-    let updates = prediction.update();
-    let model = prediction.transformer.as_ref();
-    let one = MicroBatch { step: single, update: updates, batch: part.batch_size, model, data };
-    let step = optimizer_step(&one, gpu, layout, workload, factors, part.accumulation).ok()?.step;
-    Some(numbers_of(&step))
+    let (workload, factors) = (&predictions.workload, plan.goal.assumptions.factors());
+    let one = prediction.micro_batch(single, part.batch_size, data);
+    Some(numbers_of(&optimizer_step(&one, &prediction.gpu, layout, workload, factors, part.accumulation).ok()?.step))
 }
 
 fn numbers_of(step: &Estimate) -> [f64; 3] {

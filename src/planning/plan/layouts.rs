@@ -4,9 +4,9 @@ use super::{Goal, ShardingChoice};
 use habitat_prediction::scale::{Layout, ModelParallel};
 use habitat_prediction::{Finding, Fits, Mode, Prediction, Predictions};
 
-/// Maximum number of pipeline stages to try.
+/// Maximum number of pipeline stages to try (a choice).
 const STAGES: u32 = 64;
-/// Chunks of layers per stage to try.
+/// Chunks of layers per stage to try (a choice).
 const CHUNKS: [u32; 4] = [1, 2, 4, 8];
 
 /// Whether the goal leaves the layout to a search.

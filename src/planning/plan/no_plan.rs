@@ -82,7 +82,7 @@ pub enum NoPlan {
         /// Expected cost.
         cost_usd: Usd,
     },
-    /// The recorded GPU waited for its host; without these waits, steps are shorter.
+    /// The recorded GPU waited for its host or its data; without these waits, steps are shorter.
     HostWaits {
         /// Idle time of the recorded step.
         idle_us: Micros,

@@ -10,7 +10,7 @@ use crate::pricing::{PriceBook, Tier};
 use habitat_base::units::{Hours, KilogramsCo2e, Usd};
 use habitat_prediction::{Host, Mode, Predictions};
 
-/// Multiples of the recorded global batch that own machines with several GPUs are tried with.
+/// Multiples of the recorded global batch that own machines with several GPUs are tried with (a choice).
 const LARGER: [u64; 2] = [2, 4];
 
 /// Data of a goal that do not depend on deadline and budget: configurations with their coefficients, and rejected
@@ -27,14 +27,14 @@ pub struct Prepared {
     pub(super) knows_storage: bool,
     /// Samples of the profile's step.
     pub(super) recorded_batch: Option<u64>,
-    /// Whether an update of one sample is planned only because the profile, which no one recorded, has that batch.
-    pub(super) is_batch_of_one: bool,
+    /// Whether the goal's global batch is the profile's, which the user did not choose.
+    pub(super) keeps_batch: bool,
+    /// Whether the profile was recorded, not made from shapes.
+    pub(super) is_recorded: bool,
     pub(super) configurations: Vec<Configuration>,
     pub(super) excluded: Vec<Excluded>,
     /// Configurations with risks that the goal does not accept.
     pub(super) others: Vec<Configuration>,
-    /// Own machines with several GPUs at global batches larger than the recorded one.
-    pub(super) larger: Vec<Configuration>,
     /// Problem with `others` as choices, each with all the work; one part.
     pub(super) beside: Problem,
     /// Problem with all configurations as choices, each with all the work; one part.
@@ -55,9 +55,8 @@ impl Prepared {
             return Err(PlanError::NoParts);
         }
         check_assumptions(&goal.assumptions)?;
-        let larger = larger(predictions, prices, goal);
         let kept = kept(predictions, goal);
-        let is_batch_of_one = goal.global_batch.is_none() && kept == Some(1) && predictions.origin.is_none();
+        let keeps_batch = goal.global_batch.is_none() && kept.is_some();
         let goal = &Goal { global_batch: kept, ..goal.clone() };
         let work = amount(predictions, goal)?;
         let Usable { configurations, others, excluded } = configurations(predictions, prices, goal);
@@ -80,11 +79,11 @@ impl Prepared {
             training,
             knows_storage: prices.knows_storage(),
             recorded_batch,
-            is_batch_of_one,
+            keeps_batch,
+            is_recorded: predictions.origin.is_some(),
             configurations,
             excluded,
             others,
-            larger,
             beside,
             singles,
             mixed,
@@ -149,6 +148,23 @@ impl Prepared {
         counted.map(move |(place, (c, useful))| (&self.configurations[*c], *useful, longest == Some(place)))
     }
 
+    /// Own machines with several GPUs at larger global batches than the recorded one, smallest first, with all the work;
+    /// empty if the user chose the batch.
+    pub(super) fn larger(&self, (predictions, prices): (&Predictions, &PriceBook)) -> Vec<Part> {
+        let Limits { offers: named, .. } = &self.goal.limits;
+        let own = prices.offers().iter().filter(|offer| offer.is_at_own_place() && offer.gpu_count > 1);
+        let offers = own.map(|offer| offer.id.to_string()).filter(|id| named.is_empty() || named.contains(id));
+        let limits = Limits { offers: offers.collect(), ..self.goal.limits.clone() };
+        let batch = self.goal.global_batch.filter(|_| self.keeps_batch && !limits.offers.is_empty());
+        let Some(batch) = batch else { return Vec::new() };
+        let of = |times: u64| {
+            let global_batch = Some(batch.saturating_mul(times));
+            let goal = Goal { global_batch, limits: limits.clone(), ..self.goal.clone() };
+            configurations(predictions, prices, &goal).configurations
+        };
+        LARGER.into_iter().flat_map(of).map(|one| one.part(self.work.get() / one.rate(), true)).collect()
+    }
+
     /// A configuration with all the work.
     pub(super) fn whole(&self, configuration: usize) -> Part {
         let configuration = &self.configurations[configuration];
@@ -167,20 +183,4 @@ impl Prepared {
         let choice = &self.singles.choices[configuration];
         choice.emits(self.work.get() / choice.rate)
     }
-}
-
-/// Own machines with several GPUs at larger global batches than the recorded one, smallest first; empty if the user
-/// chose the batch.
-fn larger(predictions: &Predictions, prices: &PriceBook, goal: &Goal) -> Vec<Configuration> {
-    let is_named = |id: &str| goal.limits.offers.is_empty() || goal.limits.offers.iter().any(|named| named == id);
-    let own = prices.offers().iter().filter(|offer| offer.is_at_own_place() && offer.gpu_count > 1);
-    let offers: Vec<String> = own.map(|offer| offer.id.to_string()).filter(|id| is_named(id)).collect();
-    let recorded = kept(predictions, goal).filter(|_| goal.global_batch.is_none() && !offers.is_empty());
-    let Some(batch) = recorded.filter(|_| predictions.workload.mode == Mode::Training) else { return Vec::new() };
-    let of = |times: u64| {
-        let limits = Limits { offers: offers.clone(), ..goal.limits.clone() };
-        let goal = Goal { global_batch: Some(batch.saturating_mul(times)), limits, ..goal.clone() };
-        configurations(predictions, prices, &goal).configurations
-    };
-    LARGER.into_iter().flat_map(of).collect()
 }

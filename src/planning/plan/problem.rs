@@ -186,6 +186,13 @@ pub struct Limit {
     pub ceilings: Vec<(Aim, f64)>,
 }
 
+impl Limit {
+    /// Whether hours and dollars keep deadline and budget within rounding errors.
+    pub(super) fn is_kept(&self, finish: f64, cost: f64) -> bool {
+        over(finish, self.deadline).is_none() && over(cost, self.budget).is_none()
+    }
+}
+
 /// Relation between a row and its bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Relation {

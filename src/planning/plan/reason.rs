@@ -189,14 +189,9 @@ pub enum Reason {
         replicas: u32,
         /// GPUs that share one of them.
         model_parallel: Box<ModelParallel>,
-        /// Samples of a batch that would fit.
-        fitting_batch_size: Option<u64>,
-        /// How many of these make the global batch, if a whole number does.
-        accumulation: Option<u64>,
-        /// Samples of the global batch.
-        global_batch_size: Option<u64>,
-        /// Sharding that would fit, and its number of GPUs.
-        fitting_sharding: Option<(Sharding, u32)>,
+        /// Changes with which it would fit.
+        #[serde(flatten)]
+        remedies: Remedies,
     },
     /// The step does not fit, and its need is not known in numbers.
     DoesNotFit {
@@ -207,6 +202,9 @@ pub enum Reason {
     MemoryUnknown {
         /// Why.
         why: String,
+        /// Changes with which it would fit.
+        #[serde(flatten)]
+        remedies: Remedies,
     },
     /// Misses the deadline.
     TooSlow {
@@ -306,6 +304,19 @@ pub enum Reason {
         /// Dollars above the budget; `None` if it keeps it.
         over_usd: Option<Usd>,
     },
+}
+
+/// Changes with which a step would fit in memory; all `None` if no change is known.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Remedies {
+    /// Samples of a batch that would fit.
+    pub fitting_batch_size: Option<u64>,
+    /// How many of these make the global batch, if a whole number does.
+    pub accumulation: Option<u64>,
+    /// Samples of the global batch.
+    pub global_batch_size: Option<u64>,
+    /// Sharding that would fit, and its number of GPUs.
+    pub fitting_sharding: Option<(Sharding, u32)>,
 }
 
 impl Reason {

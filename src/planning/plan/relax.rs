@@ -12,7 +12,7 @@ use crate::pricing::{PriceBook, Tier};
 use habitat_base::units::{Bytes, Hours, KilogramsCo2e, Usd, UsdPerHour};
 use habitat_prediction::Predictions;
 
-/// Maximum number of machines to try instead of fewer.
+/// Maximum number of machines to try instead of fewer (a choice).
 const MOST_MACHINES: u32 = 16;
 
 /// Quantity of a configuration that a limit applies to; larger if the limit has to be relaxed more.

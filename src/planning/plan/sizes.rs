@@ -2,15 +2,15 @@
 
 use super::batch::{Refusal, Runners, accumulation, batch_size, would_fit};
 use super::layouts;
-use super::{Goal, PlanError, PlanNote, Reason, ShardingChoice};
+use super::{Goal, PlanError, PlanNote, Reason, Remedies, ShardingChoice};
 use habitat_base::units::{Micros, SHORTEST_STEP_US, most};
 use habitat_prediction::memory::Share;
-use habitat_prediction::scale::{Layout, MicroBatch, ModelParallel, ScaleError, ScaledStep, optimizer_step};
+use habitat_prediction::scale::{Layout, ModelParallel, ScaleError, ScaledStep, optimizer_step};
 use habitat_prediction::{
     Estimate, Finding, Fits, MemoryFit, Mode, Prediction, Predictions, Sharding, Supply, Workload,
 };
 
-/// Maximum number of GPUs for a proposal to shard.
+/// Maximum number of GPUs for a proposal to shard (a choice).
 const MOST_HINTED: u32 = 512;
 /// How many times as fast as data parallel a layout has to be to be worth a change of the program (a choice).
 const REWRITTEN: f64 = 1.5;
@@ -222,8 +222,7 @@ impl At<'_> {
             return Err((Reason::UpdateTooLong { batches }, None));
         }
         let layout = Layout { sharding, ..layout };
-        let model = prediction.transformer.as_ref();
-        let one = MicroBatch { step: single, update: prediction.update(), batch: self.batch, model, data: self.data };
+        let one = prediction.micro_batch(single, self.batch, self.data);
         let scaled = optimizer_step(&one, gpu, &layout, workload, goal.assumptions.factors(), batches)
             .map_err(|error| (Reason::NotScalable { gpus, why: error.to_string() }, None))?;
         let divided = (sharding != Sharding::None || !layout.parallel.is_none()).then(|| {
@@ -263,13 +262,16 @@ impl At<'_> {
         if let Some(found) = of(Fits::Yes).or_else(|| unknown.clone().filter(|_| goal.limits.allow_unknown_memory)) {
             return Ok(found);
         }
-        if let Some((_, memory)) = unknown {
-            return Err((Reason::MemoryUnknown { why: memory.reason }, None));
+        let remedies = |used: Sharding, memory: &MemoryFit| Remedies {
+            fitting_sharding: with_sharding(self.memory, used, share),
+            ..would_fit(memory, share.replicas, workload, goal)
+        };
+        if let Some((stage, memory)) = unknown {
+            return Err((Reason::MemoryUnknown { remedies: remedies(stage, &memory), why: memory.reason }, None));
         }
         let most = stages.last().copied().unwrap_or_default();
         let memory = self.memory.on_replica(most, share);
         let Some(needed) = memory.needed else { return Err((Reason::DoesNotFit { why: memory.reason }, None)) };
-        let batch = would_fit(&memory, share.replicas, workload, goal);
         let reason = Reason::OutOfMemory {
             needed_bytes: needed,
             usable_bytes: memory.usable,
@@ -277,10 +279,7 @@ impl At<'_> {
             sharding: most,
             replicas: share.replicas,
             model_parallel: Box::new(share.parallel),
-            fitting_batch_size: batch.map(|(batch, ..)| batch),
-            accumulation: batch.and_then(|(_, batches, _)| batches),
-            global_batch_size: batch.map(|(.., global)| global),
-            fitting_sharding: with_sharding(self.memory, most, share),
+            remedies: remedies(most, &memory),
         };
         Err((reason, Some(needed / memory.usable)))
     }

@@ -35,7 +35,7 @@ const MORE: f64 = 0.5;
 const WAITS: f64 = 5.0;
 /// Additional failures allowed for, relative to the expected ones, at 95 %.
 const MORE_FAILURES: f64 = 2.0;
-/// Bounds of the interval between checkpoints of a large job, in hours.
+/// Bounds of the interval between checkpoints of a large job, in hours (a choice).
 const INTERVAL: [f64; 2] = [0.05, 24.0];
 /// Mean extra hours per hour of work on spot, divided by those of the median zone (see [`share_on_spot`]).
 const CAPACITY: f64 = 1.7;

@@ -14,7 +14,7 @@ use habitat_base::units::GpuSlug;
 /// Clouds with stable list prices: of 97 prices at AWS, Azure and Google read twice, 4 to 173 days apart, one had
 /// changed (`pricing/README.md`).
 const STEADY: [&str; 4] = ["aws", "azure", "gcp", "oci"];
-/// Days after which a list price of these clouds counts as old.
+/// Days after which a list price of these clouds counts as old (a choice).
 const OLD_STEADY_DAYS: i32 = 365;
 /// Days after which other list prices count as old: in 50 days of autumn 2026 several rose by 10 to 40 %.
 const OLD_DAYS: i32 = 90;
@@ -27,9 +27,10 @@ const LEAST_SPOT: f64 = 1.0 / 6.0;
 /// A price is in doubt if the median of the others is this many times as high, or if it is this many times the highest
 /// of the others. Large clouds charge three to four times the price of small ones for the same GPU.
 const FAR: f64 = 3.0;
-/// Number of other providers below which their prices say little about a usual one: two may differ by three times.
+/// Number of other providers below which their prices say little about a usual one: two may differ by three times (a
+/// choice).
 const MANY: usize = 4;
-/// The same with fewer others, but at least two.
+/// The same with fewer others, but at least two (a choice).
 const FAR_FROM_FEW: f64 = 10.0;
 
 /// Evaluates each price relative to the others on a day.

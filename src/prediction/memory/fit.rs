@@ -42,7 +42,7 @@ pub struct MemoryFit {
     pub usable: Bytes,
     /// Reason in words.
     pub reason: String,
-    /// If the step does not fit, the largest batch per GPU that would, if peaks or parameters show how memory grows.
+    /// If the step is not known to fit, the largest batch per GPU that is, if peaks or parameters show how memory grows.
     pub largest_batch: Option<u64>,
     /// Parts that can be divided among GPUs, if known.
     pub states: Option<ModelStates>,
@@ -332,7 +332,7 @@ struct Stage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scale::ModelParallel;
+    use crate::scale::{Layout, ModelParallel};
 
     /// 80 GB of state (10, 10 and 60), 34 beside it, 1.4 for the process and a reserve of a tenth, on 4-way tensor parallel GPUs and 2 stages:
     /// an eighth of the state, and a quarter of the activations of two micro-batches on half the layers.
@@ -355,17 +355,10 @@ mod tests {
             states: Some(states),
             activations: Some(Activations { least: gb(34.0), most: gb(34.0) }),
         };
-        let on = |tensor, pipeline, replicas, batches| Share {
-            parallel: ModelParallel { tensor, pipeline, ..ModelParallel::NONE },
-            replicas,
-            batches,
-            recomputes: false,
-            experts: 0.0,
-            layers: None,
-            ends: [0.0; 2],
-            tied: 0.0,
-            inputs: None,
-            whole: [Bytes::ZERO; 2],
+        let on = |tensor, pipeline, replicas, batches| {
+            let parallel = ModelParallel { tensor, pipeline, ..ModelParallel::NONE };
+            let layout = Layout { parallel, ..Layout::one_machine(tensor * pipeline * replicas) };
+            Share::new(&layout, [1, batches], None, None)
         };
         let ends = |sharding, on: Share| {
             let fit = whole.on_replica(sharding, &on);

@@ -29,7 +29,7 @@ pub struct MemoryLine {
     states: Option<ModelStates>,
 }
 
-/// Share of the activations below which the peak is in the update.
+/// Share of the activations below which the peak is in the update (a choice).
 const UPDATE_KEEPS: f64 = 0.5;
 
 impl MemoryLine {

@@ -2,7 +2,7 @@ use super::*;
 use crate::Sharding;
 use crate::finding::LineBasis;
 use crate::memory::Share;
-use crate::scale::ModelParallel;
+use crate::scale::{Layout, ModelParallel};
 use habitat_step::catalog::Layer;
 use habitat_step::profile::{Memory, Precision, Step, Workload};
 
@@ -391,18 +391,8 @@ fn fp8_needs_between_its_state_and_what_16_bits_need() {
     }
     for (tensor, pipeline, replicas) in [(2, 1, 1), (8, 1, 1), (1, 4, 2), (4, 4, 2)] {
         let parallel = ModelParallel { tensor, pipeline, ..ModelParallel::NONE };
-        let share = Share {
-            parallel,
-            replicas,
-            batches: 8,
-            recomputes: false,
-            experts: 0.0,
-            layers: None,
-            ends: [0.0; 2],
-            tied: 0.0,
-            inputs: None,
-            whole: [Bytes::ZERO; 2],
-        };
+        let layout = Layout { parallel, ..Layout::one_machine(tensor * pipeline * replicas) };
+        let share = Share::new(&layout, [1, 8], None, None);
         let [wide, narrow] = [&wide, &narrow].map(|fit| fit.on_replica(Sharding::Zero1, &share));
         let states = (20.0 + 20.0 / f64::from(replicas)) / f64::from(tensor * pipeline);
         check(&wide, &narrow, states, &narrow.reason);
@@ -451,18 +441,8 @@ fn tensor_parallel_gpus_gather_inputs_and_divide_the_loss() {
             working: Some(Working { gradients, activations, temporary }),
         });
         let parallel = ModelParallel { tensor: 2, ..ModelParallel::NONE };
-        let share = Share {
-            parallel,
-            replicas: 1,
-            batches: 1,
-            recomputes: false,
-            experts: 0.0,
-            layers: None,
-            ends: [0.0; 2],
-            tied: 0.0,
-            inputs: None,
-            whole,
-        };
+        let layout = Layout { parallel, ..Layout::one_machine(2) };
+        let share = Share { whole, ..Share::new(&layout, [1, 1], None, None) };
         let gpu = spec("h100-sxm5-80gb");
         let fit = MemoryNeed::of(&recorded, None).fit(&Rates::new(&gpu)).on_replica(Sharding::None, &share);
         fit.needed.unwrap().get() / GIB

@@ -5,12 +5,12 @@ use serde::{Deserialize, Serialize};
 use super::ScaleError;
 use habitat_base::units::Micros;
 
-/// Corrections of a prediction on several GPUs.
+/// Corrections of a prediction on several GPUs. At most one applies to a step.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Factors {
     /// Extra time of several GPUs of a machine with the whole model on each ([`super::scaling_factor`]).
     pub scaling: Option<f64>,
-    /// Parts of the step of a large model ([`fit_layouts`]).
+    /// Parts of the step of a language model ([`fit_layouts`]), instead of its extra time.
     pub layouts: Option<LayoutFactors>,
 }
 
@@ -27,7 +27,7 @@ pub struct LayoutFactors {
 impl LayoutFactors {
     /// As predicted.
     pub const NONE: Self = Self { compute: 1.0, exchange: 1.0 };
-    /// Range of either factor.
+    /// Range of either factor (a choice).
     pub const ENDS: [f64; 2] = [0.1, 10.0];
 
     /// Whether both are within their range.
@@ -37,10 +37,10 @@ impl LayoutFactors {
     }
 }
 
-/// Ratios of the two factors to try: 4 to either side, in steps of a ninth power of 4.
+/// Ratios of the two factors to try: 4 to either side, in steps of a ninth power of 4 (a choice).
 const RATIOS: i32 = 9;
 const WIDEST: f64 = 4.0;
-/// Weight of the ratio's distance from 1: that of a run that is off by 5 %, if ratios differ by 50 %.
+/// Weight of the ratio's distance from 1: that of a run that is off by 5 %, if ratios differ by 50 % (a choice).
 const ALIKE: f64 = 0.01;
 /// Corrections of the common factor until it no longer changes.
 const ROUNDS: u32 = 12;
@@ -49,7 +49,7 @@ const ROUNDS: u32 = 12;
 /// from several. `predicted` is the step of a run with factors.
 ///
 /// # Errors
-/// What `predicted` returns.
+/// What `predicted` returns; [`ScaleError::NoResponse`] for a step that does not change with its factors.
 pub fn fit_layouts(
     measured: &[Micros],
     predicted: impl Fn(usize, LayoutFactors) -> Result<Micros, ScaleError>,
@@ -76,7 +76,14 @@ pub fn fit_layouts(
             best = Some((distance, of(compute)));
         }
     }
-    Ok(best.map_or(LayoutFactors::NONE, |(_, factors)| factors))
+    let factors = best.map_or(LayoutFactors::NONE, |(_, factors)| factors);
+    let halved = LayoutFactors { compute: factors.compute / 2.0, exchange: factors.exchange / 2.0 };
+    for run in 0..measured.len() {
+        if predicted(run, factors)? == predicted(run, halved)? {
+            return Err(ScaleError::NoResponse { run: run + 1 });
+        }
+    }
+    Ok(factors)
 }
 
 #[cfg(test)]
@@ -101,5 +108,9 @@ mod tests {
             assert!((step(run, two).unwrap().get() / measured - 1.0).abs() < 0.03, "{two:?}");
         }
         assert_eq!(fit_layouts(&[], step), Ok(LayoutFactors::NONE));
+        // The second run waits for its data.
+        let waits = |run, factors| if run == 1 { Ok(Micros::known(270e3)) } else { step(run, factors) };
+        let measured = [Micros::known(150e3), Micros::known(280e3)];
+        assert_eq!(fit_layouts(&measured, waits), Err(ScaleError::NoResponse { run: 2 }));
     }
 }

@@ -54,16 +54,16 @@ const NARROWER: f64 = 0.005;
 /// Share that each doubling of the GPUs beyond one machine adds to their operators: all wait for the slowest (published steps
 /// of the same job on 8 to 2,048 GPUs grow by 0 to 10 %).
 const SLOWEST: f64 = 0.006;
-/// GPUs of one machine.
+/// GPUs of one machine (a choice).
 const MACHINE: f64 = 8.0;
-/// Layers of a model that has none with attention; its state is then exchanged in as many parts.
+/// Layers of a model that has none with attention; its state is then exchanged in as many parts (a choice).
 const UNKNOWN_LAYERS: u32 = 32;
-/// Bandwidths at the ends of the range, relative to the expected.
+/// Bandwidths at the ends of the range, relative to the expected (a choice).
 const BANDWIDTHS: [f64; 2] = [0.6, 1.15];
-/// Ends of the range once a run on the same machine corrects the step, relative to the middle: nine tenths of other layouts
-/// (`habitat-lab evaluate llm`).
+/// Ends of the range once a run on the same machine corrects the step, relative to the middle: 85 % of other layouts
+/// (`habitat-lab evaluate llm`, on which they were chosen).
 const CALIBRATED: [f64; 2] = [0.9, 1.1];
-/// Bubble, in percent of a step, above which the explanation suggests a remedy.
+/// Bubble, in percent of a step, above which the explanation suggests a remedy (a choice).
 const LARGE_BUBBLE: f64 = 20.0;
 /// Parameters up to which replicas exchange their gradients as fitted for networks on one machine, and from which they
 /// reach the bandwidth of collectives. The fitted networks have up to 0.34 billion.
@@ -84,13 +84,17 @@ pub fn optimizer_step(
     factors: Factors,
     batches: u64,
 ) -> Result<ScaledStep, ScaleError> {
-    let Some(data) = one.data else { return computed(one, gpu, layout, workload, factors, batches) };
-    let alone = MicroBatch { step: &data.alone, data: None, ..*one };
-    Ok(computed(&alone, gpu, layout, workload, factors, batches)?.with_data(data, layout, batches))
+    let step = one.data.map_or(one.step, |data| &data.alone);
+    let scaled = without_data(&MicroBatch { step, ..*one }, gpu, layout, workload, factors, batches)?;
+    Ok(match one.data {
+        Some(data) => scaled.with_data(data, layout, batches),
+        None => scaled,
+    })
 }
 
-/// The optimizer step without waiting for data.
-fn computed(
+/// The optimizer step without waiting for data. Layout factors correct this module's model, so it then predicts plain
+/// layouts of small language models too; their scaling factor does not apply.
+fn without_data(
     one: &MicroBatch<'_>,
     gpu: &GpuFacts,
     layout: &Layout,
@@ -98,23 +102,25 @@ fn computed(
     factors: Factors,
     batches: u64,
 ) -> Result<ScaledStep, ScaleError> {
-    let (parallel, factor) = (layout.parallel, factors.scaling);
+    let parallel = layout.parallel;
+    let layouts = factors.layouts.filter(|_| one.model.is_some());
+    let factor = factors.scaling.filter(|_| layouts.is_none());
     if !parallel.is_none() {
         parallel.check(layout, &gpu.fabric)?;
     }
     let fitted = || Ok(scaled_step(one.step, gpu, layout, workload, factor)?.accumulated(one, batches));
     let is_plain = parallel.is_none() && layout.sharding == Sharding::None;
     let weight = match workload.parameter_count {
-        Some(count) if is_plain => {
+        Some(count) if is_plain && layouts.is_none() => {
             let [few, many] = FITTED_PARAMETERS;
             ((count as f64 / few).ln() / (many / few).ln()).clamp(0.0, 1.0)
         }
         _ => 1.0,
     };
-    if layout.all() <= 1 || workload.mode == habitat_step::profile::Mode::Inference || (is_plain && weight == 0.0) {
+    if layout.all() <= 1 || workload.mode == habitat_step::profile::Mode::Inference || weight == 0.0 {
         return fitted();
     }
-    let new = Replica { factors: factors.layouts, ..Replica::new(one, gpu, layout, workload, batches)? }.step(factor);
+    let new = Replica { factors: layouts, ..Replica::new(one, gpu, layout, workload, batches)? }.step(factor);
     if weight == 1.0 {
         return Ok(new);
     }

@@ -1,6 +1,8 @@
 use super::*;
 use crate::estimate::Estimate;
+use crate::memory::Share;
 use crate::method::Method;
+use crate::scale::Layout;
 use habitat_base::units::Micros;
 use habitat_step::profile::{Operation, Profile};
 
@@ -65,6 +67,17 @@ fn layers_and_their_traffic_are_those_of_attention() {
     assert_eq!(found.launches, 21.0);
     // Two layers of four products; the product behind them is not among these.
     assert_eq!((found.inside, found.ends), (2.0 * 64.0 * (192.0 + 64.0 + 256.0 + 256.0), [0.0, 64_000.0]));
+}
+
+/// An embedding and a last product of 64,000 weights each: 98,304 in the layers and 64,000 at both ends are tied.
+#[test]
+fn a_tied_table_counts_once() {
+    let found = decoder(&[fused("forward")], &[operation("embedding", "forward", 1, "[[1000, 64], [2, 8]]")]).unwrap();
+    assert_eq!((found.inside, found.ends), (98_304.0, [64_000.0; 2]));
+    let share = |parameters: u64| Share::new(&Layout::one_machine(2), [2, 1], Some(&found), Some(parameters));
+    let (tied, apart) = (share(162_816), share(226_816));
+    assert!((tied.tied - 64_000.0 / 162_816.0).abs() < 1e-12 && tied.ends == [tied.tied; 2], "{tied:?}");
+    assert_eq!((apart.tied, apart.layers), (0.0, Some(2)));
 }
 
 #[test]

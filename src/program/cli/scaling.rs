@@ -16,6 +16,7 @@ use habitat_base::units::Micros;
 use habitat_prediction::GpuFacts;
 use habitat_prediction::rate::Rates;
 use habitat_prediction::scale::{extra_time, scaling_factor};
+use habitat_step::profile::Loader;
 
 #[derive(Serialize)]
 struct Told<'a> {
@@ -52,8 +53,18 @@ pub(super) fn run(args: &CalibrateScalingArgs, out: &mut dyn Write) -> Result<u8
     let on_one = on_one.at(&loaded.label)?;
     let on_several = Micros::from_millis(step_ms).map_err(CliError::other)?;
     let (facts, workload) = (GpuFacts::new(&Rates::from(gpu)), &loaded.profile.workload);
-    let expected = extra_time(on_one, &facts, gpus, workload).map_err(CliError::other).at(&loaded.label)?;
-    let factor = scaling_factor([on_one, on_several], &facts, gpus, workload);
+    // Plans add the wait for data to the corrected step.
+    let loading = loaded.profile.loading().filter(|loading| loading.wait.get() > 0.0);
+    if loading.is_some_and(|loading| matches!(loading.loader, Loader::Workers(_))) {
+        return Err(refused(
+            "it waits for the workers of its DataLoader, which hides what several GPUs add; record it with more workers",
+        ))
+        .at(&loaded.label);
+    }
+    let wait = loading.map_or(Micros::ZERO, |loading| loading.wait);
+    let alone = [on_one, on_several].map(|step| step.checked_sub(wait).unwrap_or_default());
+    let expected = extra_time(alone[0], &facts, gpus, workload).map_err(CliError::other).at(&loaded.label)?;
+    let factor = scaling_factor(alone, &facts, gpus, workload);
     let factor = factor.map_err(CliError::other).at(&loaded.label)?;
     let told = Told {
         format: "habitat-scaling",
@@ -69,9 +80,13 @@ pub(super) fn run(args: &CalibrateScalingArgs, out: &mut dyn Write) -> Result<u8
     if args.json {
         return print_json(&told, out);
     }
+    let waits = match wait.as_millis() {
+        0.0 => String::new(),
+        wait => format!(" Both wait {wait:.1} ms for data."),
+    };
     writeln!(
         out,
-        "{gpus} × {}: {:.1} ms per step, {:.1} on one GPU.\nOverhead: {:.1} ms, {:.1} expected, a factor of {factor:.2}.\n\nFor plans: --scaling-factor {factor:.2}, or scaling_factor = {factor:.2} under [plan] in the settings.",
+        "{gpus} × {}: {:.1} ms per step, {:.1} on one GPU.{waits}\nOverhead: {:.1} ms, {:.1} expected, a factor of {factor:.2}.\n\nFor plans: --scaling-factor {factor:.2}, or scaling_factor = {factor:.2} under [plan] in the settings.",
         gpu.slug, told.measured_ms, told.one_gpu_ms, told.measured_extra_ms, told.expected_extra_ms,
     )?;
     Ok(0)

@@ -13,7 +13,7 @@ use crate::settings::args::CompareSpeedArgs;
 use crate::store::{self, Paths, bundled};
 use habitat_base::text::grouped;
 use habitat_base::units::{Micros, Range};
-use habitat_prediction::scale::{Factors, Layout, MicroBatch, Network, optimizer_step};
+use habitat_prediction::scale::{Factors, Layout, Network, optimizer_step};
 use habitat_prediction::{Method, Mode, Options, Precision, Prediction, Sharding, Workload, predict};
 use habitat_reports::format;
 use habitat_reports::table::{Cell, Column, Table};
@@ -206,13 +206,11 @@ impl Job<'_> {
         single.range = single.range.map(|time| time * slower);
         let mut layout = self.layout();
         layout.network = network.unwrap_or(layout.network);
-        let micro = MicroBatch {
-            step: &single,
-            update: prediction.update(),
-            batch: answer.workload.batch_size,
-            model: prediction.transformer.as_ref(),
-            data: None,
-        };
+        let mut data = prediction.data;
+        if let Some(data) = &mut data {
+            data.alone.range = data.alone.range.map(|time| time * slower);
+        }
+        let micro = prediction.micro_batch(&single, answer.workload.batch_size, data.as_ref());
         let scaled = optimizer_step(
             &micro,
             &prediction.gpu,

@@ -240,13 +240,20 @@ fn step_time(profile: &mut Profile, times: Option<StepTimes>, notes: &mut Vec<St
         return;
     };
     step.duration = Some(duration);
-    // Where the host runs ahead, some of its steps are shorter than the work of the device: these are not whole steps.
     let [low, high] = times.range;
-    let whole = if low.get() >= busy.get() { low } else { Micros::min(busy, duration) };
-    step.duration_range = Some([whole, high]);
+    let shortest = Micros::min(busy, duration);
+    let is_whole = low.get() >= shortest.get();
+    step.duration_range = Some([if is_whole { low } else { shortest }, high]);
     step.samples = Some(times.count);
     step.profiled = false;
     notes.push(format!("the step time is {how} of {} steps outside the recorded windows", times.count));
+    if !is_whole {
+        notes.push(format!(
+            "the shortest of them ({:.2} ms) is below the GPU's busy time: the host ran ahead of the GPU, and the range begins at {:.2} ms",
+            low.as_millis(),
+            shortest.as_millis()
+        ));
+    }
 }
 
 /// Number of optimizers that replace each other before the window closes, from which they count as short-lived. A
@@ -371,11 +378,15 @@ mod tests {
 
     #[test]
     fn no_step_is_shorter_than_the_work_of_its_device() {
-        let range = |busy: f64| timed(80.0, 85.0, busy).0.duration_range.map(|range| range.map(Micros::get));
+        let range = |busy: f64| {
+            let (step, notes) = timed(80.0, 85.0, busy);
+            let is_noted = notes.iter().any(|note| note.starts_with("the shortest of them"));
+            (step.duration_range.unwrap().map(Micros::get), is_noted)
+        };
         // The shortest time between two calls was 1 µs.
-        assert_eq!(range(70.0), Some([70.0, 500.0]));
-        assert_eq!(range(0.5), Some([1.0, 500.0]));
+        assert_eq!(range(70.0), ([70.0, 500.0], true));
+        assert_eq!(range(0.5), ([1.0, 500.0], false));
         // The busy time may be a little above the step.
-        assert_eq!(range(81.0), Some([80.0, 500.0]));
+        assert_eq!(range(81.0), ([80.0, 500.0], true));
     }
 }

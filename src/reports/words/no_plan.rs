@@ -87,7 +87,7 @@ impl Words for NoPlan {
                 dollars(cost_usd.get())
             ),
             Self::HostWaits { idle_us, step_us } => format!(
-                "shorten the waits of the GPU for its host, {} of the recorded step of {} (--host keeps-up plans without them)",
+                "shorten the time that the GPU is idle, {} of the recorded step of {} (--host keeps-up plans without it)",
                 format::time(*idle_us),
                 format::time(*step_us)
             ),

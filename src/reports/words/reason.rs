@@ -6,7 +6,7 @@ use crate::format::number;
 use habitat_base::text::{dollars, duration, grouped};
 use habitat_base::units::GIB;
 use habitat_planning::Coded;
-use habitat_planning::plan::Reason;
+use habitat_planning::plan::{Reason, Remedies};
 use habitat_prediction::Sharding;
 
 impl Words for Reason {
@@ -66,8 +66,10 @@ fn of_step(reason: &Reason) -> Option<String> {
         ),
         Reason::UpdateTooLong { batches } => format!("an update of {batches} batches takes longer than a year"),
         Reason::OutOfMemory { .. } => memory(reason),
-        Reason::MemoryUnknown { why } if why.starts_with("may fit") => why.clone(),
-        Reason::MemoryUnknown { why } => format!("unknown whether it fits: {why}"),
+        Reason::MemoryUnknown { why, remedies } => {
+            let unknown = if why.starts_with("may fit") { "" } else { "unknown whether it fits: " };
+            format!("{unknown}{why}{}", remedies_words(remedies))
+        }
         _ => return None,
     })
 }
@@ -171,18 +173,8 @@ fn batches(reason: &Reason) -> String {
 
 /// Memory that the step needs, and what would fit.
 fn memory(reason: &Reason) -> String {
-    let Reason::OutOfMemory {
-        needed_bytes,
-        usable_bytes,
-        gpu_bytes,
-        sharding,
-        replicas,
-        model_parallel,
-        fitting_batch_size,
-        accumulation,
-        global_batch_size,
-        fitting_sharding,
-    } = reason
+    let Reason::OutOfMemory { needed_bytes, usable_bytes, gpu_bytes, sharding, replicas, model_parallel, remedies } =
+        reason
     else {
         return String::new();
     };
@@ -193,19 +185,22 @@ fn memory(reason: &Reason) -> String {
         (false, _) => format!(" with {}, {} over {replicas} replicas", model_parallel.words(), sharding.name()),
     };
     let [needed, usable, nominal] = [needed_bytes, usable_bytes, gpu_bytes].map(|bytes| bytes.get() / GIB);
-    let keeps = accumulation.zip(*global_batch_size).map(|(times, global)| {
+    let remedies = remedies_words(remedies);
+    format!("needs {needed:.1} GB{with}; the GPU has {usable:.1} of {nominal:.0} GB available{remedies}")
+}
+
+/// Changes with which a step would fit, to follow its need; empty without any.
+fn remedies_words(remedies: &Remedies) -> String {
+    let Remedies { fitting_batch_size, accumulation, global_batch_size, fitting_sharding } = *remedies;
+    let keeps = accumulation.zip(global_batch_size).map(|(times, global)| {
         let [times, global] = [times, global].map(|number| grouped(number as f64));
         format!(": accumulation ×{times} keeps the global batch of {global}")
     });
     let keeps = keeps.unwrap_or_default();
     let batch = fitting_batch_size.map(|batch| format!("; {} samples per GPU would fit{keeps}", grouped(batch as f64)));
     let divided = fitting_sharding
-        .map(|(sharding, gpus)| format!("; would fit with --sharding {} on {gpus} GPUs", sharding.name()))
-        .unwrap_or_default();
-    format!(
-        "needs {needed:.1} GB{with}; the GPU has {usable:.1} of {nominal:.0} GB available{}{divided}",
-        batch.unwrap_or_default()
-    )
+        .map(|(sharding, gpus)| format!("; would fit with --sharding {} on {gpus} GPUs", sharding.name()));
+    batch.into_iter().chain(divided).collect()
 }
 
 #[cfg(test)]

@@ -4,7 +4,8 @@ use super::*;
 use habitat_base::units::{Bytes, GpuSlug, Hours, KilogramsCo2e, Micros, Usd, UsdPerHour, Watts};
 use habitat_planning::Coded;
 use habitat_planning::plan::{
-    Accept, Amount, Confidence, Draw, Lift, Machines, NoPlan, PlanNote, Quota, Reason, RejectionKind, Risk, SharedLimit,
+    Accept, Amount, Confidence, Draw, Lift, Machines, NoPlan, PlanNote, Quota, Reason, RejectionKind, Remedies, Risk,
+    SharedLimit,
 };
 use habitat_planning::pricing::spot::SpotSource;
 use habitat_planning::pricing::{Doubt, Held, OfferId, Tier, Unusable};
@@ -98,13 +99,10 @@ fn reasons() -> Vec<Reason> {
             sharding: Sharding::None,
             replicas: 1,
             model_parallel: Box::default(),
-            fitting_batch_size: None,
-            accumulation: None,
-            global_batch_size: None,
-            fitting_sharding: None,
+            remedies: Remedies::default(),
         },
         R::DoesNotFit { why: text() },
-        R::MemoryUnknown { why: text() },
+        R::MemoryUnknown { why: text(), remedies: Remedies::default() },
         R::TooSlow { hours, confidence, late_hours: hours },
         R::TooLong { hours, confidence, cost_usd: usd() },
         R::TooDear { cost_usd, over_usd: cost_usd },

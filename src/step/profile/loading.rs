@@ -28,7 +28,8 @@ pub enum Loader {
     Unknown,
 }
 
-/// Share of a step from which a wait for workers shows that these limit the training. Their queue is full otherwise.
+/// Share of a step from which a wait for workers shows that these limit the training, and within which the time between
+/// their deliveries is the step (a choice). Their queue is full otherwise.
 const LIMITED: f64 = 0.1;
 
 impl Profile {
@@ -54,13 +55,17 @@ impl Profile {
         let idle = step.device_busy.and_then(|busy| duration.checked_sub(busy)).unwrap_or_default();
         let wait = seen.map_or(Micros::ZERO, |seen| seen.wait.min(idle));
         let is_limited = wait.get() >= LIMITED * duration.get();
-        let by_workers = |time| Loading { time, wait, loader: Loader::Workers(workers), cpus };
+        let by_workers = |time, wait| Loading { time, wait, loader: Loader::Workers(workers), cpus };
         match (step.loader_period, seen) {
-            (Some(period), _) => Some(by_workers(period)),
+            // The step waits for workers that deliver once a step. If they deliver sooner, the GPU waits for something else.
+            (Some(period), _) if wait.get() > 0.0 && period / duration >= 1.0 - LIMITED => {
+                Some(by_workers(duration, wait))
+            }
+            (Some(period), _) => Some(by_workers(period.min(duration), Micros::ZERO)),
             (None, Some(seen)) if seen.in_process => {
                 Some(Loading { time: seen.time, wait, loader: Loader::Training, cpus })
             }
-            (None, Some(_)) if is_limited => Some(by_workers(duration)),
+            (None, Some(_)) if is_limited => Some(by_workers(duration, wait)),
             _ => None,
         }
     }
@@ -132,5 +137,12 @@ mod tests {
         assert_eq!(profile(r#"{"duration_us": 200, "device_busy_us": 195}"#, workers).loading(), None);
         let timed = r#"{"duration_us": 200, "device_busy_us": 195, "loader_period_us": 50}"#;
         assert_eq!(profile(timed, workers).loading().unwrap().time.get(), 50.0);
+        // The GPU is idle beside the loader, which delivers once a step, or four times: then it waits for the host.
+        let of = |period: u32| {
+            let step = format!(r#"{{"duration_us": 200, "device_busy_us": 120, "loader_period_us": {period}}}"#);
+            let found = profile(&step, workers).loading().unwrap();
+            (found.time.get(), found.wait.get())
+        };
+        assert_eq!((of(185), of(50)), ((200.0, 60.0), (50.0, 0.0)));
     }
 }

@@ -128,7 +128,7 @@ fn cpu_step(trace: &Trace, marks: StepMarks, spans: &[Span]) -> Option<CpuStep> 
     times.sort_by(Micros::total_cmp);
     let (low, high) = (*times.first()?, *times.last()?);
     Some(CpuStep {
-        duration: times[(times.len() - 1) / 2],
+        duration: Micros::known(timing::median(times.iter().map(|time| time.get()))),
         duration_range: (times.len() > 1).then_some([low, high]),
         samples: u32::try_from(times.len()).ok()?,
         profiled: true,

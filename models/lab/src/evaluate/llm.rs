@@ -13,9 +13,10 @@ use habitat_tui::decoder::{Decoder, Experts, Loss, Recompute, StepOf};
 use habitat_tui::predict::learned::Models;
 use habitat_tui::predict::memory::Share;
 use habitat_tui::predict::scale::{
-    Factors, Layout, LayoutFactors, MicroBatch, ModelParallel, Network, ScaleError, ScaledStep, optimizer_step,
+    Factors, Layout, LayoutFactors, ModelParallel, Network, ScaleError, ScaledStep, optimizer_step,
 };
 use habitat_tui::predict::{Fits, Options, Precision, Prediction, Sharding, Workload, predict};
+use habitat_tui::regress::quantile::median;
 use habitat_tui::store::{Limit, bundled, read_text};
 use habitat_tui::units::{Bytes, GIB, Micros, Range};
 use serde::Deserialize;
@@ -257,7 +258,8 @@ pub(super) fn evaluate(dir: &Path, catalog: &Catalog, models: &ModelsByGpu) -> R
     for (row, seconds, measured) in &by_work {
         shares.entry((&row.precision, &row.source)).or_default().push(seconds / measured);
     }
-    let shares: BTreeMap<_, _> = shares.into_iter().map(|(of, shares)| (of, median(shares))).collect();
+    let shares: BTreeMap<_, _> =
+        shares.into_iter().map(|(of, mut shares)| (of, median(&mut shares).unwrap_or_default())).collect();
     for (row, seconds, measured) in by_work {
         let share = shares[&(row.precision.as_str(), row.source.as_str())];
         let predicted = Predicted { mid: seconds / share, range: None };
@@ -265,7 +267,7 @@ pub(super) fn evaluate(dir: &Path, catalog: &Catalog, models: &ModelsByGpu) -> R
             groups.add(&group, "6·N·D", predicted, measured, &|| row.id.clone());
         }
     }
-    let median = median(widths);
+    let median = median(&mut widths).unwrap_or_default();
     let mut notes = jobs.notes();
     notes.extend(refusals.notes());
     notes.extend([
@@ -278,11 +280,6 @@ pub(super) fn evaluate(dir: &Path, catalog: &Catalog, models: &ModelsByGpu) -> R
     ]);
     let protocol = "absolute relative errors of published optimizer steps of language models on several GPUs, from the dimensions of the model";
     Ok(groups.evaluation(protocol.to_owned(), notes))
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
 /// Predicted and measured seconds of a job's layouts; a layout measured more than once counts once, with the mean.
@@ -408,13 +405,7 @@ struct Job {
 impl Job {
     fn step(&self, layouts: Option<LayoutFactors>) -> Result<ScaledStep, ScaleError> {
         let step = self.prediction.planning_step();
-        let micro = MicroBatch {
-            step: &step,
-            update: self.prediction.update(),
-            batch: Some(self.batch),
-            model: self.prediction.transformer.as_ref(),
-            data: None,
-        };
+        let micro = self.prediction.micro_batch(&step, Some(self.batch), None);
         let factors = Factors { scaling: None, layouts };
         optimizer_step(&micro, &self.prediction.gpu, &self.layout, &self.workload, factors, self.batches)
     }

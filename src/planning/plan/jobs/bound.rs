@@ -25,7 +25,7 @@ const ITERATIONS: usize = 200;
 const STUCK: usize = 8;
 /// Maximum numbers of times at which rows begin and end, and of rows.
 const MOST_TIMES: usize = 12;
-/// Times of a schedule at which rows end if time has a price.
+/// Times of a schedule at which rows end if time has a price (a choice).
 const ENDS: u32 = 8;
 const MOST_ROWS: usize = 240;
 /// Smallest share by which the need exceeds the amounts to be a proof, beyond rounding.

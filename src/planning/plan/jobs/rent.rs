@@ -13,7 +13,7 @@ use habitat_base::random::Random;
 
 /// Steps of timelines to look at per second of the time limit.
 const WORK: f64 = 6e7;
-/// Horizons to try.
+/// Horizons to try (a choice).
 const HORIZONS: u32 = 12;
 /// Share of the work for one of several searches that only look for any plan.
 const SHARE: f64 = 0.03;

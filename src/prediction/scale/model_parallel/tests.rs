@@ -413,3 +413,23 @@ fn a_measured_run_corrects_other_layouts() {
     assert!((after.mid / before.mid - 1.2).abs() < 0.01, "{before:?} {after:?}");
     assert!(after.high / after.low < before.high / before.low, "{before:?} {after:?}");
 }
+
+/// A small network on each GPU takes what was fitted to pairs. Layout factors correct the formulas of layouts: a run is
+/// then as measured, and the scaling factor of other networks does not apply.
+#[test]
+fn layout_factors_correct_small_models_on_each_gpu() {
+    let (step, model) = (step(), model());
+    let of = |known, scaling, layouts| {
+        let (layout, factors) = (layout(1, 1, 1), Factors { scaling, layouts });
+        optimizer_step(&one(&step, known), &gpu(), &layout, &workload(), factors, 4).unwrap().step.range.mid
+    };
+    let measured = of(Some(&model), None, None) * 1.3;
+    let fit = |_, factors| Ok(of(Some(&model), None, Some(factors)));
+    let factors = crate::scale::fit_layouts(&[measured], fit).unwrap();
+    assert!((1.0..1.5).contains(&factors.compute), "{factors:?}");
+    for scaling in [None, Some(5.0)] {
+        is(of(Some(&model), scaling, Some(factors)), measured.get());
+    }
+    // Networks without layers have no layouts.
+    assert_eq!(of(None, Some(5.0), Some(factors)), of(None, Some(5.0), None));
+}

@@ -13,9 +13,7 @@ use crate::cli::output::print_json;
 use crate::settings::args::{CalibrateScalingArgs, InputArgs};
 use crate::store::{Limit, Paths, read_text};
 use habitat_base::units::{Micros, most};
-use habitat_prediction::scale::{
-    Factors, Layout, LayoutFactors, MicroBatch, ModelParallel, Network, fit_layouts, optimizer_step,
-};
+use habitat_prediction::scale::{Factors, Layout, LayoutFactors, ModelParallel, Network, fit_layouts, optimizer_step};
 use habitat_prediction::{Mode, Options, Prediction, Sharding, Workload, predict};
 use habitat_reports::table::{Cell, Column, Table};
 use habitat_step::catalog::Catalog;
@@ -133,13 +131,7 @@ fn step(
     layouts: Option<LayoutFactors>,
 ) -> Result<Micros, habitat_prediction::scale::ScaleError> {
     let single = prediction.planning_step();
-    let micro = MicroBatch {
-        step: &single,
-        update: prediction.update(),
-        batch: workload.batch_size,
-        model: prediction.transformer.as_ref(),
-        data: None,
-    };
+    let micro = prediction.micro_batch(&single, workload.batch_size, prediction.data.as_ref());
     let factors = Factors { scaling: None, layouts };
     let scaled = optimizer_step(&micro, &prediction.gpu, &run.layout(), workload, factors, run.batches(workload))?;
     Ok(scaled.step.range.mid)
