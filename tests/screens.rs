@@ -302,7 +302,7 @@ fn names_from_files_cannot_write_escape_sequences() {
 #[test]
 fn a_sample_is_said_to_be_one_at_every_size() {
     let mut launch = launch();
-    launch.setup.source = Source::Sample("BERT on a V100".into());
+    launch.setup.source = Source::Sample("embedded sample, not your program: BERT on a V100".into());
     for size in [(50, 15), (80, 24), (120, 40)] {
         assert!(picture(&launch, "1", size).contains("embedded sample"), "{size:?}");
     }

@@ -61,6 +61,10 @@ pub(super) fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<u8, CliError> 
         }
         None => asked(args, &catalog, &prices)?,
     };
+    let names_step = !args.frontier && plan_form(args).is_none_or(|form| form == PlanForm::Markdown);
+    if asked.request.file.is_none() && !names_step {
+        terminal::say(format_args!("note: {}", asked.label));
+    }
     let prepared = Prepared::new(&asked.predictions, &prices, &asked.goal).at(&asked.label)?;
     if args.frontier {
         return frontier(args, &asked, &prepared, out);
@@ -271,10 +275,12 @@ fn asked_again(args: &PlanArgs, path: &Path, catalog: &Catalog) -> Result<Asked,
 /// Writes the plan in the requested form, to the requested file or to `out`.
 fn write(args: &PlanArgs, plan: &Plan, asked: &Asked, prices: &PriceBook, out: &mut dyn Write) -> Result<(), CliError> {
     let Some(form) = plan_form(args) else {
-        for line in &asked.lines {
+        let sample = asked.request.file.is_none().then_some(&asked.label);
+        let lines: Vec<&String> = sample.into_iter().chain(&asked.lines).collect();
+        for line in &lines {
             writeln!(out, "{line}")?;
         }
-        if !asked.lines.is_empty() {
+        if !lines.is_empty() {
             writeln!(out)?;
         }
         summary::write_plan(plan, (&asked.predictions, prices), args.rejected, terminal::width(), out)?;

@@ -302,7 +302,7 @@ pub fn offer_words(part: &Part) -> String {
         "{} {} · {} {}",
         gpus_words(part),
         clean(&part.offer.provider, 16),
-        clean(region::shown(&part.offer.region), 24),
+        clean(region::shown(&part.offer.region), 40),
         part.offer.tier
     )
 }

@@ -158,9 +158,15 @@ fn answer_height(painter: &Painter<'_>, width: u16) -> u16 {
                 words::of_all(&plan.reasons).map(|reason| wrap(&bullet(&reason), width as usize).len()).sum();
             lines.max(1) as u16
         }
-        None => 3,
+        // The remedy of a failure is at its end.
+        None => wrap(&no_answer(painter.app), width as usize).len().max(3) as u16,
     };
     answer + (warned + beside) as u16
+}
+
+/// State of the plan, if there is none.
+fn no_answer(app: &App) -> String {
+    plan::state_line(app).unwrap_or_else(|| "No plan yet.".to_owned())
 }
 
 /// Most lines of a sentence beside the plan: a small screen needs its rows for the alternatives, except for the first
@@ -191,8 +197,7 @@ fn answer(painter: &mut Painter<'_>, area: Rect) {
     let app = painter.app;
     let area = warned(painter, area, &plan::warnings(app, true));
     let Some(plan) = app.plan.value() else {
-        let text = plan::state_line(app).unwrap_or_else(|| "No plan yet.".to_owned());
-        painter.wrapped(area, &text, Role::Muted);
+        painter.wrapped(area, &no_answer(app), Role::Muted);
         return;
     };
     let Some(total) = &plan.total else {

@@ -7,7 +7,7 @@ use crate::app::Tone;
 use crate::app::msg::Effect;
 use crate::app::slider::{Knob, Ladder, parse};
 use habitat_base::units::{Hours, Samples, Usd, most};
-use habitat_planning::deadline::deadline;
+use habitat_planning::deadline::{Deadline, deadline};
 use habitat_planning::plan::{Accept, Confidence, Objective, Part, Work};
 use habitat_planning::pricing::Tier;
 use habitat_planning::values;
@@ -149,14 +149,23 @@ pub fn set_knob(app: &mut App, knob: Knob, value: Option<f64>, effects: &mut Vec
 /// # Errors
 /// A hint if the text is not a date, or the date if it is in the past.
 pub fn set_date(app: &mut App, text: &str, effects: &mut Vec<Effect>) -> Result<(), String> {
-    let now = (app.setup.now)();
     let hint = |_| "enter hours, such as 48, 2d or 90m, or a date, such as Friday 18:00".to_owned();
-    let date = deadline(text).map_err(hint)?;
-    set_knob(app, Knob::Deadline, Some(date.hours(&now)?.get()), effects);
-    if let Some(meaning) = date.meaning(&now) {
+    let (hours, meaning) = until(app, &deadline(text).map_err(hint)?)?;
+    set_knob(app, Knob::Deadline, Some(hours.get()), effects);
+    tell_meaning(app, meaning);
+    Ok(())
+}
+
+/// Hours until a deadline, and the meaning of a date.
+fn until(app: &App, deadline: &Deadline) -> Result<(Hours, Option<String>), String> {
+    let now = (app.setup.now)();
+    Ok((deadline.hours(&now)?, deadline.meaning(&now)))
+}
+
+fn tell_meaning(app: &mut App, meaning: Option<String>) {
+    if let Some(meaning) = meaning {
         app.tell(Tone::Good, format!("deadline: {meaning}"));
     }
-    Ok(())
 }
 
 /// Words that begin a deadline in a typed goal: `by Friday 18:00`, `in 48h`.
@@ -178,11 +187,12 @@ pub fn set_work(app: &mut App, text: &str, effects: &mut Vec<Effect>) -> Result<
     let words: Vec<&str> = text.split_whitespace().map(|word| word.trim_end_matches(',')).collect();
     let words: Vec<&str> = words.into_iter().filter(|word| !word.is_empty() && *word != "and").collect();
     let (work, mut rest) = words.split_at(words.iter().position(is_start).unwrap_or(words.len()));
+    let work: Vec<String> = work.iter().map(|word| word.to_lowercase()).collect();
     let mut goal = app.setup.goal.clone();
     if !work.is_empty() || rest.is_empty() {
-        goal.work = self::work(work, goal.work)?;
+        let work: Vec<&str> = work.iter().map(String::as_str).collect();
+        goal.work = self::work(&work, goal.work)?;
     }
-    let now = (app.setup.now)();
     let mut meaning = None;
     while let Some((start, after)) = rest.split_first() {
         let end = after.iter().position(is_start).unwrap_or(after.len());
@@ -190,15 +200,12 @@ pub fn set_work(app: &mut App, text: &str, effects: &mut Vec<Effect>) -> Result<
         if BUDGET.iter().any(|word| start.eq_ignore_ascii_case(word)) {
             goal.budget = Some(values::usd(&value)?);
         } else {
-            let date = deadline(&value)?;
-            goal.deadline = Some(date.hours(&now)?);
-            meaning = date.meaning(&now);
+            let (hours, date) = until(app, &deadline(&value)?)?;
+            (goal.deadline, meaning) = (Some(hours), date);
         }
         rest = &after[end..];
     }
-    if let Some(meaning) = meaning {
-        app.tell(Tone::Good, format!("deadline: {meaning}"));
-    }
+    tell_meaning(app, meaning);
     if app.setup.goal != goal {
         app.setup.goal = goal;
         app.start_plan(effects);
