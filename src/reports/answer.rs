@@ -170,7 +170,7 @@ pub fn fastest(predictions: &Predictions, picks: &Picks) -> Option<Answer> {
     let alone = format::time(it.device);
     if waits_for_host(it) {
         detail.push(format!("bound by its assumed CPU; GPU alone {alone}"));
-    } else if waits_for_data(it) {
+    } else if waits_for_data(it) && it.data_wait().get() >= DECIDES * step.range.mid.get() {
         detail.push(format!("waits {} for data; GPU alone {alone}", format::time(it.data_wait())));
     }
     let answer = format!("{}  {}", name(it), format::time(step.range.mid));
@@ -248,6 +248,9 @@ fn of_few(predictions: &Predictions, prices: &PriceBook) -> Vec<Answer> {
 fn waits_for_host(prediction: &Prediction) -> bool {
     prediction.warnings.iter().any(|warning| matches!(warning, Finding::LaunchBound { expected: true, .. }))
 }
+
+/// Share of a step from which its wait for data, not the GPU, decides how long it takes (a choice).
+const DECIDES: f64 = 0.5;
 
 /// Whether the data loader delays the step.
 fn waits_for_data(prediction: &Prediction) -> bool {

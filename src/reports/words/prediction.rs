@@ -199,10 +199,7 @@ fn of_host(finding: &Finding) -> Option<String> {
             ms(*period_us)
         ),
         Finding::LoadsItself { load_us } => {
-            format!(
-                "{WAITS_FOR_DATA}num_workers=0 loads for {} a step, more than the GPU's work hides (--host keeps-up)",
-                ms(*load_us)
-            )
+            format!("{WAITS_FOR_DATA}num_workers=0 loads for {} a step (--host keeps-up)", ms(*load_us))
         }
         Finding::LateData { wait_us } => format!(
             "{WAITS_FOR_DATA}the DataLoader delayed each recorded step by {}, which is added on every GPU; {of_data}",
