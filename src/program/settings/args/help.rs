@@ -159,8 +159,7 @@ fn place(arg: &Arg, word: &str) -> Option<usize> {
 
 /// Line about the other flags that have the word.
 fn others(count: usize, word: &str) -> String {
-    let (flags, have) = if count == 1 { ("flag", "has") } else { ("flags", "have") };
-    format!("{count} more {flags} {have} {:?}: use a longer word", clean(word, 40))
+    format!("{count} more with {:?}: use a longer word", clean(word, 40))
 }
 
 /// Every flag of a topic, the flag of a name, or the best [`MOST`] of those whose description has the word; `None` if
@@ -169,19 +168,11 @@ fn details(command: Command, word: &str) -> Option<String> {
     let of = |fits: fn(&Arg, &str) -> bool| -> Vec<&Arg> {
         command.get_arguments().filter(|arg| is_flag(arg) && fits(arg, word)).collect()
     };
-    let [by_topic, by_name, by_text] = MEANINGS.map(of);
-    let mut best = if by_topic.is_empty() { by_name } else { by_topic };
-    let mut more = 0;
-    if best.is_empty() {
-        best = by_text;
-        best.sort_by_key(|arg| place(arg, word));
-        more = best.len().saturating_sub(MOST);
-        best.truncate(MOST);
-    }
-    let best: Vec<clap::Id> = best.into_iter().map(|arg| arg.get_id().clone()).collect();
-    if best.is_empty() {
-        return None;
-    }
+    let found = MEANINGS.map(of).into_iter().zip([usize::MAX, usize::MAX, MOST]);
+    let (mut best, most) = found.into_iter().find(|(found, _)| !found.is_empty())?;
+    best.sort_by_key(|arg| place(arg, word));
+    let more = best.len().saturating_sub(most);
+    let best: Vec<clap::Id> = best.into_iter().take(most).map(|arg| arg.get_id().clone()).collect();
     let mut command =
         command.disable_help_flag(true).disable_version_flag(true).help_template("{options}").mut_args(|arg| {
             let hidden = !best.contains(arg.get_id());
@@ -404,9 +395,9 @@ mod tests {
         // Of many, the best: those with the word in their names first.
         let file = shown("plan --help file");
         let flags = |text: &str| text.lines().filter(|line| line.trim_start().starts_with('-')).count();
-        assert!(flags(&file) == MOST && file.contains(" more flags have \"file\""), "{file}");
+        assert!(flags(&file) == MOST && file.contains(" more with \"file\""), "{file}");
         let file = shown("--help file");
-        assert!(flags(&file) == MOST && file.contains(" more flags have \"file\""), "{file}");
+        assert!(flags(&file) == MOST && file.contains(" more with \"file\""), "{file}");
         let none = shown("plan --help nonesuch");
         assert!(none.contains("no flag") && none.contains(", offers, "), "{none}");
     }

@@ -159,14 +159,9 @@ fn answer_height(painter: &Painter<'_>, width: u16) -> u16 {
             lines.max(1) as u16
         }
         // The remedy of a failure is at its end.
-        None => wrap(&no_answer(painter.app), width as usize).len().max(3) as u16,
+        None => wrap(&plan::state_line(painter.app).unwrap_or_default(), width.into()).len().max(3) as u16,
     };
     answer + (warned + beside) as u16
-}
-
-/// State of the plan, if there is none.
-fn no_answer(app: &App) -> String {
-    plan::state_line(app).unwrap_or_else(|| "No plan yet.".to_owned())
 }
 
 /// Most lines of a sentence beside the plan: a small screen needs its rows for the alternatives, except for the first
@@ -197,7 +192,7 @@ fn answer(painter: &mut Painter<'_>, area: Rect) {
     let app = painter.app;
     let area = warned(painter, area, &plan::warnings(app, true));
     let Some(plan) = app.plan.value() else {
-        painter.wrapped(area, &no_answer(app), Role::Muted);
+        painter.wrapped(area, &plan::state_line(app).unwrap_or_default(), Role::Muted);
         return;
     };
     let Some(total) = &plan.total else {
