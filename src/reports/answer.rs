@@ -257,7 +257,7 @@ fn waits_for_data(prediction: &Prediction) -> bool {
     prediction.warnings.iter().any(Finding::is_of_data)
 }
 
-/// What else than the GPU decides how long the step takes; `None` if the GPU alone does.
+/// Waits that decide how long the step takes, in words; `None` if the GPU alone does.
 fn bound_by(prediction: &Prediction) -> Option<&'static str> {
     let by_host = prediction.warnings.iter().any(|one| matches!(one, Finding::HostBound { .. }));
     match (waits_for_host(prediction) || by_host, waits_for_data(prediction)) {

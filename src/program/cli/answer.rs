@@ -150,7 +150,7 @@ fn print_predictions(
 }
 
 /// Writes lines and an empty line, if there are lines.
-fn write_lines(lines: &[String], out: &mut dyn Write) -> std::io::Result<()> {
+pub(super) fn write_lines(lines: &[String], out: &mut dyn Write) -> std::io::Result<()> {
     if lines.is_empty() { Ok(()) } else { writeln!(out, "{}\n", lines.join("\n")) }
 }
 

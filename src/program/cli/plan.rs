@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use super::answer::from_black_box;
+use super::answer::{from_black_box, write_lines};
 use super::error::{At, CliError};
 use super::input::load;
 use super::options::{options, settings};
@@ -276,13 +276,8 @@ fn asked_again(args: &PlanArgs, path: &Path, catalog: &Catalog) -> Result<Asked,
 fn write(args: &PlanArgs, plan: &Plan, asked: &Asked, prices: &PriceBook, out: &mut dyn Write) -> Result<(), CliError> {
     let Some(form) = plan_form(args) else {
         let sample = asked.request.file.is_none().then_some(&asked.label);
-        let lines: Vec<&String> = sample.into_iter().chain(&asked.lines).collect();
-        for line in &lines {
-            writeln!(out, "{line}")?;
-        }
-        if !lines.is_empty() {
-            writeln!(out)?;
-        }
+        let lines: Vec<String> = sample.into_iter().chain(&asked.lines).cloned().collect();
+        write_lines(&lines, out)?;
         summary::write_plan(plan, (&asked.predictions, prices), args.rejected, terminal::width(), out)?;
         return Ok(());
     };

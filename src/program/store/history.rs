@@ -252,7 +252,7 @@ mod tests {
             writer.append(&(from..from + 3_001).map(step).collect::<Vec<_>>());
             assert_eq!(numbers(reader.read().unwrap()), steps(&folder), "from {from}");
         }
-        // What was read is not read again: damage to it goes unseen.
+        // Records are read once: later damage to them goes unseen.
         let (kept, files) = (steps(&folder), [0, 1].map(|part| path(&folder, Level::Steps, part)));
         let whole = files.each_ref().map(|path| std::fs::read(path).unwrap());
         for (path, whole) in files.iter().zip(&whole) {

@@ -234,7 +234,7 @@ fn write(told: &Told, out: &mut dyn Write) -> Result<(), CliError> {
         "\nFor plans of this model on these machines: --layout-factors {compute:.3},{exchange:.3}, or layout_factors = {{ compute = {compute:.3}, exchange = {exchange:.3} }} under [plan] in the settings.",
     )?;
     if told.runs.len() == 1 {
-        writeln!(out, "One run gives one factor for both; runs of several layouts separate operations and exchange.")?;
+        writeln!(out, "One run gives one factor for both; several layouts separate operations and exchange.")?;
     }
     Ok(())
 }
