@@ -199,8 +199,7 @@ mod tests {
     #[test]
     fn drawings_have_their_axis_in_every_row() {
         let mut lanes = Table::new(&[Column::text("what", ""), Column::text("0–4.3 days", "")]);
-        let bar = Cell { graphic: Some(Graphic::Bar(0.5)), ..Cell::text("") };
-        lanes.push(vec![Cell::text("training"), bar]);
+        lanes.push(vec![Cell::text("training"), Cell::draw(Role::Text, Graphic::Bar(0.5))]);
         assert!(table(&lanes).contains("<td class=\"draw\" data-of=\"0–4.3 days\">"), "{}", table(&lanes));
     }
 
