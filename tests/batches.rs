@@ -53,10 +53,10 @@ fn three() -> Folder {
 fn without_a_file_it_is_of_the_embedded_sample() {
     let folder = Folder::new();
     let text = folder.ok(&["batches"]);
-    assert!(text.starts_with("embedded sample: BERT-large"), "{text}");
-    assert!(text.contains("; not your program") && text.contains("recorded at batch 32"), "{text}");
+    assert!(text.starts_with("embedded sample, not your program: BERT-large"), "{text}");
+    assert!(text.contains("recorded at batch 32"), "{text}");
     let other = folder.ok(&["batches", "--sample", "resnet50-h200", "--markdown"]);
-    assert!(other.starts_with("embedded sample: ResNet-50 in BF16"), "{other}");
+    assert!(other.starts_with("embedded sample, not your program: ResNet-50 in BF16"), "{other}");
     assert_eq!(folder.json(&["batches"])["recorded_batch_sizes"], serde_json::json!([32]));
 }
 

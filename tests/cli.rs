@@ -82,9 +82,9 @@ const PROFILE: &str = r#"{"format": "habitat-profile", "version": 1,
 #[test]
 fn without_a_terminal_the_report_is_printed() {
     let bench = Bench::new();
-    assert!(bench.ok(&[]).contains("embedded sample: BERT-large"));
+    assert!(bench.ok(&[]).contains("embedded sample, not your program: BERT-large"));
     let report = bench.ok(&["--sample", "resnet50-v100"]);
-    assert!(report.contains("embedded sample: ResNet-50"), "{report}");
+    assert!(report.contains("embedded sample, not your program: ResNet-50"), "{report}");
     // Of what the timeline tells, the longest wait: the images are loaded on the thread that trains.
     let wait = "longest 57.3 ms at its start (the CPU was in enumerate(DataLoader) for 57.0 ms)";
     assert!(report.contains(wait), "{report}");
@@ -1078,6 +1078,12 @@ fn measured_layouts_correct_plans() {
     near(&told["runs"][0]["corrected_ms"], 5000.0);
     let shown = bench.ok(&[&args[..], &["runs.csv"]].concat());
     assert!(shown.contains(&format!("--layout-factors {factor:.3},{factor:.3}")), "{shown}");
+    // Runs that differ in one column have different words.
+    let alike = "1,8,5000,4,zero1,64\n1,8,5000,4,,64\n1,8,10000,4,zero1,128\n";
+    bench.file("alike.csv", format!("{columns}\n{alike}"));
+    let told = bench.json(&[&args[..], &["alike.csv", "--json"]].concat());
+    let layouts = told["runs"].as_array().unwrap().iter().map(|run| run["layout"].as_str().unwrap());
+    assert_eq!(layouts.collect::<std::collections::BTreeSet<_>>().len(), 3, "{told}");
     let step = |tensor: &str, more: &[&str]| {
         let wish =
             ["plan", "m.habitat.json", "--own", "8xh100-sxm5-80gb", "--steps", "10", "--min-gpus", "8", "--json"];

@@ -183,9 +183,14 @@ fn json_keeps_what_it_escapes() {
 #[test]
 fn a_closed_pipe_is_no_failure_and_a_full_disk_is_one() {
     let bench = Bench::new();
-    for args in
-        [&["completions", "bash"][..], &["--help"], &["man"], &["gpus", "--json"], &["predict", "--json"], &["offers"]]
-    {
+    for args in [
+        &["completions", "bash"][..],
+        &["--help"],
+        &["man"],
+        &["gpus", "--json"],
+        &["predict", "p.habitat.json", "--json"],
+        &["offers"],
+    ] {
         let mut child = bench.command().args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut one = [0; 1];
         child.stdout.take().unwrap().read_exact(&mut one).unwrap();

@@ -491,6 +491,7 @@ fn a_typed_goal_is_read_to_its_last_word() {
         ("90 epochs of 1.28M images, in 48h and under $1,000", Some(48.0), Some(1000.0)),
         ("90 epochs of 1.28M for $300 before Friday 18:00", Some(54.0), Some(300.0)),
         ("90 epochs of 1.28M samples within 2 days", Some(48.0), None),
+        ("90 Epochs of 1.28m Images IN 48H UNDER 1K USD", Some(48.0), Some(1000.0)),
     ] {
         let app = typed(text);
         let goal = app.goal();

@@ -149,12 +149,37 @@ fn markdown_of_a_plan_has_title_goal_and_summary() {
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.starts_with("# Training plan: resnet50\n\n**Take "), "{text}");
     for part in [
+        "- Step: embedded sample, not your program",
         "- Budget: $50",
         "- Work: 10,000 steps",
         "| part | offer |",
         "Made on 2026-11-27 19:00 UTC with `habitat-tui plan",
     ] {
         assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+/// Whatever the form, the embedded sample is named: in the text, or on standard error beside forms for programs.
+#[test]
+fn every_output_names_the_embedded_sample() {
+    let place = place();
+    let plan = ["plan", "--steps", "1k"];
+    for (args, is_in_text) in [
+        (&["predict"][..], true),
+        (&["predict", "--markdown"], true),
+        (&["predict", "--json"], false),
+        (&["predict", "--csv"], false),
+        (&["predict", "--all-methods", "--markdown"], false),
+        (&["batches", "--to", "l4"], true),
+        (&plan, true),
+        (&[plan[0], plan[1], plan[2], "--markdown"], true),
+        (&[plan[0], plan[1], plan[2], "--json"], false),
+        (&[plan[0], plan[1], plan[2], "--frontier"], false),
+    ] {
+        let output = place.run(args);
+        let [text, said] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+        let is_named = |text: &str| text.contains("embedded sample, not your program");
+        assert_eq!((is_named(&text), is_named(&said)), (is_in_text, !is_in_text), "{args:?}: {said}");
     }
 }
 

@@ -302,10 +302,14 @@ fn names_from_files_cannot_write_escape_sequences() {
 #[test]
 fn a_sample_is_said_to_be_one_at_every_size() {
     let mut launch = launch();
-    launch.setup.source = Source::Sample("BERT on a V100".into());
+    launch.setup.source = Source::Sample("embedded sample, not your program: BERT on a V100".into());
     for size in [(50, 15), (80, 24), (120, 40)] {
         assert!(picture(&launch, "1", size).contains("embedded sample"), "{size:?}");
     }
+    // A long description is cut, but not that it is another program.
+    let label = format!("embedded sample, not your program: {}", "BERT in many words ".repeat(5));
+    launch.setup.source = Source::Sample(label);
+    assert!(picture(&launch, "1", (80, 24)).contains("embedded sample, not your program: BERT"));
 }
 
 #[test]
@@ -356,9 +360,38 @@ fn nothing_that_decides_is_cut_at_80x24() {
     let [small, large] = [(80, 24), (80, 60)].map(|size| between(&picture(&launch, "4", size), "no plan", "╰"));
     assert_eq!(small, large);
     assert!(small.matches('•').count() >= 6 && !small.contains('…'), "{small}");
-    for screen in ["1", "2", "3"] {
-        let drawn = picture(&launch, screen, (80, 24));
-        assert!(!drawn.contains("Recommended offer planning"), "{drawn}");
+    // The first screen has the first of them.
+    let overview = between(&picture(&launch, "1", (80, 24)), "Recommended offer", "Fastest GPU");
+    let first = overview.trim_start_matches("Recommended offer ");
+    assert!(first.len() > 20 && small.contains(first), "{overview}: {small}");
+    // A failure is whole, with the remedy at its end.
+    let why = format!("{} --remedy", "the words of a long reason ".repeat(10));
+    let failing = why.clone();
+    launch.engine.plan = Arc::new(move |_, _, _| Err(failing.clone()));
+    let drawn = picture(&launch, "4", (80, 24));
+    let words = why.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(between(&drawn, "planning failed", "\u{0}").contains(&words), "{drawn}");
+}
+
+/// The longest answers lose their last details on a small terminal, so that every question has its answer.
+#[test]
+fn every_answer_is_on_a_small_first_screen() {
+    let mut launch = launch();
+    let plan = launch.engine.plan.clone();
+    launch.engine.plan = Arc::new(move |predictions, prices, goal| {
+        let solved = plan(predictions, prices, goal)?;
+        let mut found = (*solved.plan).clone();
+        Arc::make_mut(&mut found.parts[0].offer).region = "NORWAY-1 / CANADA-1 / US-1".into();
+        found.bargain = found.parts.first().cloned();
+        Ok(Solved { plan: Arc::new(found), ..solved })
+    });
+    for height in [24, 20] {
+        let drawn = picture(&launch, "1", (80, height));
+        for words in
+            ["Recommended offer $", "NORWAY-1 / CANADA-1 / US-1", "Fastest GPU       H100", "Best value        L4"]
+        {
+            assert!(drawn.contains(words), "{words}\n{drawn}");
+        }
     }
 }
 
@@ -374,7 +407,12 @@ fn own_machines_are_entered_on_the_plan_screen() {
     };
     assert_eq!(owned(&app), 2, "both GPUs, or one of them");
     let (wrong, buffer) = render(&launch(), &keys("4 I 2 x n o enter"), (80, 24));
-    assert!(text(&buffer).contains("no GPU") || text(&buffer).contains("2xno"), "{}", text(&buffer));
+    // The error is whole, with the remedy at its end.
+    let drawn = text(&buffer);
+    assert!(
+        drawn.contains("no GPU \"no\" in the catalog") && drawn.contains("`habitat-tui gpus` lists all"),
+        "{drawn}"
+    );
     assert!(wrong.modal.is_some() && owned(&wrong) == 0);
     let (none, _) = render(&launch(), &keys("4 I l 4 enter I backspace backspace backspace backspace enter"), (80, 24));
     assert_eq!((owned(&none), none.command().contains("--own")), (0, false));

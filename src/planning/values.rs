@@ -16,7 +16,7 @@ pub fn hours(text: &str) -> Result<Hours, String> {
     let value = if let Ok(number) = trimmed.parse::<f64>() {
         number
     } else {
-        nine_decimals(trimmed)
+        nine_decimals(&trimmed.to_lowercase())
             .parse::<Span>()
             .ok()
             .and_then(|span| span.total((Unit::Second, SpanRelativeTo::days_are_24_hours())).ok())

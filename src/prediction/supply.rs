@@ -21,7 +21,7 @@ pub struct Supply {
     /// Time that loading takes with the recorded CPU.
     pub load: Micros,
     /// Part that the GPU's work hides if the training process loads; `None` for workers.
-    pub(crate) hidden: Option<Micros>,
+    pub hidden: Option<Micros>,
     pub(crate) workers: Option<u32>,
     pub(crate) cpus: Option<u32>,
     /// Whether the step was recorded on this GPU, so that the low end waits too.

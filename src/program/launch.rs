@@ -28,6 +28,7 @@ use habitat_screens::app::{Chosen, Engine, Own, SaveOutcome, Setup, Source};
 use habitat_screens::keymap::{Key, Keymap};
 use habitat_screens::tui::{self, Launch, Line, TuiError, run, screenshot};
 use habitat_step::catalog::Catalog;
+use habitat_step::profile::Sample;
 
 /// Opens the screens, or writes the requested image.
 ///
@@ -133,12 +134,7 @@ pub fn launch(screens: Screens) -> Result<Launch, TuiError> {
     });
     let asked = (args.ascii || settings.ascii == Some(true)).then_some(GlyphSet::Ascii);
     let keymap = Keymap::patched(&settings.keys).map_err(|error| in_file(&error))?;
-    let source = if loaded.embedded {
-        let label = loaded.label.strip_prefix("embedded sample: ").unwrap_or(&loaded.label);
-        Source::Sample(label.to_owned())
-    } else {
-        Source::Given(loaded.label)
-    };
+    let source = if loaded.embedded { Source::Sample(loaded.label) } else { Source::Given(loaded.label) };
     let (catalog, prices) = (Arc::new(screens.catalog), Arc::new(screens.prices));
     let request = Request {
         command: command.to_string(),
@@ -282,7 +278,7 @@ fn exported(
     let created = now();
     let report = Report {
         profile: Some(&export.profile),
-        label: request.file.as_deref().unwrap_or("embedded sample"),
+        label: request.file.as_deref().unwrap_or(Sample::WORDS),
         predictions: &export.predictions,
         prices: &export.prices,
         plan: Some(&export.plan),

@@ -83,11 +83,12 @@ impl Picks {
             .collect();
         let is_firm = |pick: &&Pick| pick.offer.as_ref().is_some_and(|priced| priced.offer.trust.is_firm());
         let with_offer = any.iter().filter(|pick| pick.offer.is_some()).count();
+        // Steps that wait for their data may take equally long on all GPUs: the cheapest of them.
+        let price = |pick: &Pick| pick.offer.as_ref().map_or(f64::INFINITY, |priced| priced.price_per_gpu.get());
         let quickest = |picks: &mut dyn Iterator<Item = &Pick>| {
-            picks
-                .filter(|pick| usable(&all[pick.index]))
-                .min_by(|a, b| all[a.index].step.mid().total_cmp(&all[b.index].step.mid()))
-                .cloned()
+            let step = |pick: &Pick| all[pick.index].step.mid();
+            let usable = picks.filter(|pick| usable(&all[pick.index]));
+            usable.min_by(|a, b| step(a).total_cmp(&step(b)).then(price(a).total_cmp(&price(b)))).cloned()
         };
         // Prefer the recorded platform: whether the program runs on another one is unknown.
         let is_same = |pick: &&Pick| {
@@ -166,9 +167,11 @@ pub fn fastest(predictions: &Predictions, picks: &Picks) -> Option<Answer> {
         let it = &predictions.predictions[other.index];
         format!("{} is faster, {}: {}", name(it), format::time(it.step.mid()), offer_words(predictions, other))
     }));
+    let alone = format::time(it.device);
     if waits_for_host(it) {
-        let alone = format::time(it.device);
         detail.push(format!("bound by its assumed CPU; GPU alone {alone}"));
+    } else if waits_for_data(it) && it.data_wait().get() >= DECIDES * step.range.mid.get() {
+        detail.push(format!("waits {} for data; GPU alone {alone}", format::time(it.data_wait())));
     }
     let answer = format!("{}  {}", name(it), format::time(step.range.mid));
     Some(Answer { question: "Fastest GPU", answer, detail })
@@ -246,9 +249,22 @@ fn waits_for_host(prediction: &Prediction) -> bool {
     prediction.warnings.iter().any(|warning| matches!(warning, Finding::LaunchBound { expected: true, .. }))
 }
 
-/// Whether the host decides how long the step takes: an assumed one, or that of the recording.
-fn is_bound_by_host(prediction: &Prediction) -> bool {
-    waits_for_host(prediction) || prediction.warnings.iter().any(|one| matches!(one, Finding::HostBound { .. }))
+/// Share of a step from which its wait for data, not the GPU, decides how long it takes (a choice).
+const DECIDES: f64 = 0.5;
+
+/// Whether the data loader delays the step.
+fn waits_for_data(prediction: &Prediction) -> bool {
+    prediction.warnings.iter().any(Finding::is_of_data)
+}
+
+/// Waits that decide how long the step takes, in words; `None` if the GPU alone does.
+fn bound_by(prediction: &Prediction) -> Option<&'static str> {
+    let by_host = prediction.warnings.iter().any(|one| matches!(one, Finding::HostBound { .. }));
+    match (waits_for_host(prediction) || by_host, waits_for_data(prediction)) {
+        (_, true) => Some("with the waits for data"),
+        (true, false) => Some("by its CPU"),
+        (false, false) => None,
+    }
 }
 
 /// For steps whose host is assumed and decides: the GPUs, their work alone, and what makes it certain or shorter.
@@ -264,30 +280,29 @@ pub fn bound_by_host(predictions: &Predictions) -> Option<String> {
         1..=FEW => bound.iter().map(|one| format!("{} {}", name(one), format::time(one.device))).collect(),
         _ => Vec::new(),
     };
-    let alone = if alone.is_empty() { String::new() } else { format!(" Work of the GPU alone: {}.", alone.join(", ")) };
+    let alone = if alone.is_empty() { String::new() } else { format!(" GPU alone: {}.", alone.join(", ")) };
     Some(format!(
-        "Bound by the CPU on {on}: launches take longer than the GPU's work. The CPUs are assumed, those of servers slower than those of desktops, so these times do not rank the GPUs.{alone} Record the step on the machine to rent (`run`), or pass --host keeps-up for the GPUs alone; a larger batch, torch.compile or CUDA graphs need fewer launches"
+        "CPU-bound on {on}, with assumed CPUs: these times do not rank the GPUs.{alone} `run` on the machine to rent records the real time, --host keeps-up compares the GPUs alone"
     ))
 }
 
-/// The slowest of a few GPUs against the others, and the work per dollar of each, a line each.
+/// The slowest of a few GPUs against the others, and the work per dollar of each unless an assumed host decides it, a
+/// line each.
 fn compared(predictions: &Predictions, prices: &PriceBook) -> Vec<String> {
     let mut all: Vec<&Prediction> = predictions.predictions.iter().collect();
     if !(2..=FEW).contains(&all.len()) || all.iter().any(|it| it.step.mid().get() <= 0.0) {
         return Vec::new();
     }
     all.sort_by(|a, b| a.step.mid().total_cmp(&b.step.mid()));
-    let worth = work_per_dollar(predictions, &all, prices);
+    let is_known = !all.iter().any(|it| waits_for_host(it));
+    let worth = is_known.then(|| work_per_dollar(predictions, &all, prices)).flatten();
     let speeds = all.pop().map(|slow| {
         let of = |fast: &&Prediction| {
             let speed = format::number(slow.step.mid() / fast.step.mid());
             let alone = slow.device / fast.device;
-            let by_host = is_bound_by_host(slow) || is_bound_by_host(fast);
-            let of_gpu = if by_host && alone.is_finite() {
-                format!(" by its CPU ({} × for the work of the GPU alone)", format::number(alone))
-            } else {
-                String::new()
-            };
+            let by = bound_by(slow).or(bound_by(fast)).filter(|_| alone.is_finite());
+            let of_gpu =
+                by.map_or_else(String::new, |by| format!(" {by} ({} × for the GPU alone)", format::number(alone)));
             format!("{} {speed} × as fast{of_gpu}", name(fast))
         };
         let each: Vec<String> = all.iter().map(of).collect();
@@ -326,8 +341,8 @@ fn work_per_dollar(predictions: &Predictions, all: &[&Prediction], prices: &Pric
         return None;
     }
     let basis = if is_firm { "firm prices, " } else { "" };
-    let left = if left.is_empty() { String::new() } else { format!("; left out: {}", left.join(", ")) };
-    Some(format!("Work per dollar ({basis}the machine that costs least to rent): {}{left}", each.join("; ")))
+    let all = [each, left].concat().join("; ");
+    Some(format!("Work per dollar ({basis}the machine that costs least to rent): {all}"))
 }
 
 /// Prices without doubts.
@@ -427,7 +442,7 @@ pub fn precision(recorded: &Predictions, other: &Predictions, to: Precision) -> 
     (!parts.is_empty()).then(|| format!("In {to} instead of the recorded {from}: {}", parts.join("; ")))
 }
 
-/// Writes the answer in a few lines: what bounds the step, the slowest layers, the fastest GPU, the best value, the GPU
+/// Writes the answer in a few lines: what bounds the step, if known, the slowest layers, the fastest GPU, the best value, the GPU
 /// of the recording, and how certain they are; for up to five GPUs, a line for each of them. Omits lines without an
 /// answer; without predictions, writes the first line only.
 ///
@@ -451,12 +466,9 @@ pub fn first_lines(
     prices: &PriceBook,
 ) -> Vec<String> {
     let memory = run::memory(&Snapshot::default(), Some(profile), catalog);
-    let bound = match verdict::of_profile(profile, memory) {
-        Ok(verdict) => capitalised(&verdict.to_string()),
-        Err(why) => format!("The bound of the step is {why}"),
-    };
+    let bound = verdict::of_profile(profile, memory).ok().map(|verdict| capitalised(&verdict.to_string()));
     let picks = predictions.map(|predictions| lines(predictions, prices));
-    [bound].into_iter().chain(summary::slowest_layers(profile)).chain(picks.into_iter().flatten()).collect()
+    bound.into_iter().chain(summary::slowest_layers(profile)).chain(picks.into_iter().flatten()).collect()
 }
 
 /// The GPUs of the answer, how they compare if they are few, and how certain all is.

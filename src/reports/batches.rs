@@ -219,14 +219,17 @@ const BY_DATA: f64 = 0.05;
 /// Explanation of a step that waits for its data; `None` if it hardly does.
 fn by_data(row: &SweepRow) -> Option<String> {
     let data = row.data.filter(|data| data.wait().get() > BY_DATA * row.step.range.mid.get())?;
-    let rate = row.batch as f64 / data.load.as_secs();
-    Some(format!(
-        ". Data limits it: loading delivers {} samples/s, so the step at batch {} waits {} ({}). Make loading faster first",
-        format::number(rate),
-        format::grouped(row.batch as f64),
-        format::time(data.wait()),
-        format::percent(data.wait() / row.step.range.mid)
-    ))
+    let (batch, wait) = (format::grouped(row.batch as f64), format::time(data.wait()));
+    let wait = format!("batch {batch} waits {wait} ({})", format::percent(data.wait() / row.step.range.mid));
+    // Workers deliver what the table shows; the training process loads between its steps.
+    let words = match data.hidden {
+        None => {
+            let rate = format::number(row.batch as f64 / data.load.as_secs());
+            format!("the workers deliver {rate} samples/s, so {wait}")
+        }
+        Some(_) => format!("{wait} while the training process loads"),
+    };
+    Some(format!(". Data limits it: {words}; make loading faster first"))
 }
 
 /// JSON form with all data (`habitat-batches`, version 2).

@@ -10,7 +10,7 @@ use super::words::{self, Words};
 use habitat_base::text::{clean, duration};
 use habitat_base::units::{Hours, Usd};
 use habitat_planning::plan::{
-    Accept, Beside, Confidence, Instead, Longer, Objective, Part, Plan, PlanNote, PlanStatus, Risk, Setback,
+    Accept, Beside, Confidence, Instead, Longer, Objective, Part, Plan, PlanNote, PlanStatus, Risk, Setback, Work,
 };
 use habitat_planning::pricing::{Doubt, Market, PriceBook, region};
 use habitat_prediction::Sharding;
@@ -167,19 +167,28 @@ pub fn own(plan: &Plan, prices: &PriceBook) -> Vec<String> {
     let all: Vec<String> = done.chain(rejected).collect();
     let larger = plan.larger_batch.as_ref().and_then(|part| {
         let (batch, now) = (part.global_batch_size?, plan.goal.global_batch?);
-        let updates = batch.checked_div(now)?;
-        Some(format!("  with --global-batch {batch}, {updates} times fewer updates: {}", part_words(part)))
+        let fewer = batch.checked_div(now).filter(|fewer| *fewer > 1)?;
+        // Steps of the larger batch: the same samples are fewer of them.
+        let steps = match plan.goal.work {
+            Work::Steps(steps) => format!("--steps {} ", steps.div_ceil(fewer)),
+            _ => String::new(),
+        };
+        let flags = format!("{steps}--global-batch {batch} --offer {}", part.offer.id);
+        Some(format!("  with {flags}, {fewer} times fewer updates: {}", part_words(part)))
     });
     let list = (all.len() > 1).then(|| format!("Your own machines: {}", all.join("; ")));
     list.into_iter().chain(larger).collect()
 }
 
-/// How many times as fast a part is as one with fewer GPUs, with the range: both ends of the step move together.
+/// How many times as fast a part is as one with fewer GPUs, with the range: both ends of the step move together. Names
+/// the other one's batch if it differs.
 fn speed_words(part: &Part, few: &Part) -> String {
     let [at_low, mid, at_high] =
         [few.hours.low / part.hours.low, few.hours.mid / part.hours.mid, few.hours.high / part.hours.high];
     let (low, high) = (at_low.min(at_high), at_low.max(at_high));
-    format!(", {mid:.1} × as fast as {} ({low:.1}–{high:.1})", few.all_gpus())
+    let batch = few.global_batch_size.filter(|batch| Some(*batch) != part.global_batch_size);
+    let at = batch.map_or_else(String::new, |batch| format!(" at batch {}", format::grouped(batch as f64)));
+    format!(", {mid:.1} × as fast as {}{at} ({low:.1}–{high:.1})", few.all_gpus())
 }
 
 /// The plan in one sentence with its distance from the limits, and the outcome if an accepted offer fails.
@@ -238,18 +247,17 @@ pub(crate) fn room(plan: &Plan) -> Vec<String> {
     let finish = plan.goal.confidence.end(&total.hours);
     let late = plan.goal.deadline.and_then(|deadline| deadline.checked_sub(finish));
     let below = plan.goal.budget.and_then(|budget| budget.checked_sub(total.cost.mid));
-    let by = if plan.goal.confidence == Confidence::High { " at the latest" } else { "" };
-    let late = late.map(|left: Hours| match left.get() {
-        left if left < 0.5 / 60.0 => format!("just before the deadline{by}"),
-        left => format!("{} before the deadline{by}", duration(left)),
-    });
     // The budget is met by the expected cost; the goal says which end of the time meets the deadline.
-    let end = match plan.goal.confidence {
-        Confidence::Expected => format!("expected; up to {}", format::hours(total.hours.high)),
-        Confidence::High => "at the upper end".to_owned(),
+    let has_range = total.hours.high.get() > total.hours.mid.get();
+    let (least, most) = match plan.goal.confidence {
+        Confidence::Expected if has_range => ("", format!(" (expected; up to {})", format::hours(total.hours.high))),
+        Confidence::High if has_range => ("at least ", String::new()),
+        _ => ("", String::new()),
     };
-    let late =
-        late.map(|late| if total.hours.high.get() > total.hours.mid.get() { format!("{late} ({end})") } else { late });
+    let late = late.map(|left: Hours| match left.get() {
+        left if left < 0.5 / 60.0 => format!("just before the deadline{most}"),
+        left => format!("{least}{} before the deadline{most}", duration(left)),
+    });
     let below = below.map(|left: Usd| {
         let up_to = format!(" (expected; up to {})", format::usd(total.cost.high));
         let up_to = if total.cost.high.get() > total.cost.mid.get() { up_to } else { String::new() };

@@ -9,6 +9,7 @@ use super::{beside, goal, plan_toml, plans, predictions, words};
 use habitat_base::text;
 use habitat_planning::plan::Plan;
 use habitat_prediction::Predictions;
+use habitat_step::profile::Sample;
 
 /// Output format of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,7 +137,9 @@ fn markdown(written: &Written<'_>, out: &mut Vec<u8>) -> std::io::Result<()> {
         Some(summary) => writeln!(out, "**{}**\n", line(&summary))?,
         None => writeln!(out, "**No plan meets these limits.** {}\n", line(&words::no_plan(&plan.reasons).join("; ")))?,
     }
-    for (name, value) in goal::facts(plan) {
+    let file = written.request.file.as_deref().unwrap_or(Sample::WORDS);
+    let step = ("Step".to_owned(), text::clean(file, 300));
+    for (name, value) in std::iter::once(step).chain(goal::facts(plan)) {
         writeln!(out, "- {name}: {}", line(&value))?;
     }
     writeln!(out)?;

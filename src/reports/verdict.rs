@@ -217,7 +217,7 @@ fn of_loading(measured: Option<Waiting>, profile: &Profile, recorded: Option<&Re
     let loading = waits::loading(profile)?;
     let because = match recorded {
         Some(recorded) if recorded.idle >= IDLE && loading.share >= recorded.idle / 2.0 => format!(
-            "waiting for data: the GPU is idle {} of the recorded step, and the CPU loads data for {} of it",
+            "waiting for data: the GPU is idle {} of the recorded step, {} while the CPU loads data",
             whole(recorded.idle),
             whole(loading.share)
         ),

@@ -56,7 +56,7 @@ pub(crate) const SMALLEST: (u16, u16) = (50, 15);
 pub enum Source {
     /// A file or another source that the user named.
     Given(String),
-    /// An embedded sample with its description; must never look like the user's own recording.
+    /// An embedded sample with its label; must never look like the user's own recording.
     Sample(String),
     /// None yet: the profile is empty until the job is recorded.
     Awaited,
@@ -66,8 +66,7 @@ impl Source {
     /// Name on screen.
     pub fn label(&self) -> String {
         match self {
-            Self::Given(place) => place.clone(),
-            Self::Sample(about) => format!("embedded sample: {about}"),
+            Self::Given(label) | Self::Sample(label) => label.clone(),
             Self::Awaited => "nothing recorded yet".to_owned(),
         }
     }

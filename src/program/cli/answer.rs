@@ -46,6 +46,10 @@ pub(super) fn predict(args: &PredictArgs, out: &mut dyn Write) -> Result<u8, Cli
     } else {
         let loaded = load(&args.input, &catalog)?;
         loaded.warn();
+        let names_step = args.form.is_text() || (args.form.markdown && !args.difference && !args.all_methods);
+        if loaded.embedded && !names_step {
+            terminal::say(format_args!("note: {}", loaded.label));
+        }
         let steps_only = !args.operations && !args.difference;
         let options = Options { steps_only, ..options(&args.input, &args.to, &catalog, &paths)? };
         let gpus = if options.targets.is_empty() { catalog.len() } else { options.targets.len() };
@@ -95,14 +99,15 @@ pub(super) fn predict(args: &PredictArgs, out: &mut dyn Write) -> Result<u8, Cli
     if args.difference {
         return differ(args, &answers, out);
     }
-    print_predictions(args, &answers, &first, &prices, out)
+    let label = step.map_or_else(String::new, |loaded| format!(" · {}", loaded.label));
+    print_predictions(args, &answers, (&label, &first), &prices, out)
 }
 
-/// Prints the predictions in the requested form; Markdown with the `first` lines.
+/// Prints the predictions in the requested form; Markdown with the source of the step and the `first` lines.
 fn print_predictions(
     args: &PredictArgs,
     answers: &Predictions,
-    first: &[String],
+    (label, first): (&str, &[String]),
     prices: &PriceBook,
     out: &mut dyn Write,
 ) -> Result<u8, CliError> {
@@ -122,7 +127,7 @@ fn print_predictions(
         TableForm { markdown: true, .. } => {
             let workload = &answers.workload;
             writeln!(out, "# Step times: {}\n", markdown(&clean(&workload.name, 80)))?;
-            writeln!(out, "{}\n", markdown(&summary::workload_facts(workload)))?;
+            writeln!(out, "{}\n", markdown(&format!("{}{label}", summary::workload_facts(workload))))?;
             let lines: Vec<String> = first.iter().map(|line| format!("- {}", markdown(line))).collect();
             write_lines(&lines, out)?;
             predictions::write_warnings(&answers.warnings(), out)?;
@@ -145,7 +150,7 @@ fn print_predictions(
 }
 
 /// Writes lines and an empty line, if there are lines.
-fn write_lines(lines: &[String], out: &mut dyn Write) -> std::io::Result<()> {
+pub(super) fn write_lines(lines: &[String], out: &mut dyn Write) -> std::io::Result<()> {
     if lines.is_empty() { Ok(()) } else { writeln!(out, "{}\n", lines.join("\n")) }
 }
 

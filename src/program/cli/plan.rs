@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use super::answer::from_black_box;
+use super::answer::{from_black_box, write_lines};
 use super::error::{At, CliError};
 use super::input::load;
 use super::options::{options, settings};
@@ -61,6 +61,10 @@ pub(super) fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<u8, CliError> 
         }
         None => asked(args, &catalog, &prices)?,
     };
+    let names_step = !args.frontier && plan_form(args).is_none_or(|form| form == PlanForm::Markdown);
+    if asked.request.file.is_none() && !names_step {
+        terminal::say(format_args!("note: {}", asked.label));
+    }
     let prepared = Prepared::new(&asked.predictions, &prices, &asked.goal).at(&asked.label)?;
     if args.frontier {
         return frontier(args, &asked, &prepared, out);
@@ -276,12 +280,9 @@ fn input_again(args: &PlanArgs, request: &Request, sha256: &str) -> InputArgs {
 /// Writes the plan in the requested form, to the requested file or to `out`.
 fn write(args: &PlanArgs, plan: &Plan, asked: &Asked, prices: &PriceBook, out: &mut dyn Write) -> Result<(), CliError> {
     let Some(form) = plan_form(args) else {
-        for line in &asked.lines {
-            writeln!(out, "{line}")?;
-        }
-        if !asked.lines.is_empty() {
-            writeln!(out)?;
-        }
+        let sample = asked.request.file.is_none().then_some(&asked.label);
+        let lines: Vec<String> = sample.into_iter().chain(&asked.lines).cloned().collect();
+        write_lines(&lines, out)?;
         summary::write_plan(plan, (&asked.predictions, prices), args.rejected, terminal::width(), out)?;
         return Ok(());
     };

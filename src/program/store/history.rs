@@ -27,10 +27,11 @@ pub struct HistoryWriter(Vec<List>);
 struct List {
     folder: JobFolder,
     level: Level,
-    /// The file that is written, and its length.
-    file: Option<(File, u64)>,
+    /// The file that is written.
+    file: Option<File>,
     /// Number of the next file.
     next: u64,
+    /// Records of the file.
     records: usize,
 }
 
@@ -48,15 +49,12 @@ impl HistoryWriter {
                 records.iter().filter(|(level, _)| *level == list.level).map(|(_, bytes)| &**bytes).collect();
             let mut rest = &own[..];
             while !rest.is_empty() {
-                let room = if list.file.is_some() { RECORDS - list.records } else { 0 };
+                let room = if list.file.is_some() { RECORDS.saturating_sub(list.records) } else { 0 };
                 let (now, later) = rest.split_at(room.min(rest.len()));
-                if !now.is_empty() && list.write(&now.concat()).is_err() {
-                    return;
-                }
-                list.records += now.len();
                 rest = later;
-                if !rest.is_empty() && list.begin().is_err() {
-                    return;
+                let is_written = now.is_empty() || list.write(&now.concat()).is_ok();
+                if !is_written || (!rest.is_empty() && list.begin().is_err()) {
+                    break;
                 }
             }
         }
@@ -72,22 +70,33 @@ impl List {
         let mut file = File::create(&new)?;
         file.write_all(&header)?;
         std::fs::rename(&new, path(&self.folder, self.level, self.next % 2))?;
-        (self.file, self.records, self.next) = (Some((file, HEADER as u64)), 0, self.next + 1);
+        (self.file, self.records, self.next) = (Some(file), 0, self.next + 1);
         Ok(())
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let Some((file, length)) = &mut self.file else { return Ok(()) };
-        match file.write_all(bytes) {
-            Ok(()) => *length += bytes.len() as u64,
-            Err(error) => {
-                // The disk is full: a part of a record would displace all that follow.
-                file.set_len(*length)?;
-                file.seek(SeekFrom::Start(*length))?;
-                return Err(error);
-            }
+        let Some(file) = &mut self.file else { return Ok(()) };
+        let written = file.write_all(bytes);
+        self.records += bytes.len() / self.level.bytes();
+        if written.is_err() {
+            self.recover();
         }
-        Ok(())
+        written
+    }
+
+    /// After a full disk: keeps the whole records, and cuts off a part of one, which would displace all that follow. If
+    /// that fails, the next records begin another file.
+    fn recover(&mut self) {
+        let size = self.level.bytes() as u64;
+        let cut = |file: &mut File| {
+            let records = file.metadata()?.len().saturating_sub(HEADER as u64) / size;
+            let end = file.seek(SeekFrom::Start(HEADER as u64 + records * size))?;
+            file.set_len(end).map(|()| records as usize)
+        };
+        match self.file.as_mut().map(cut) {
+            Some(Ok(records)) => self.records = records,
+            _ => self.file = None,
+        }
     }
 }
 
@@ -111,8 +120,6 @@ pub struct HistoryReader {
     folder: JobFolder,
     found: History,
     parts: [Vec<Part>; 3],
-    /// Bytes of records read so far.
-    bytes: u64,
 }
 
 /// A file of a list that was read.
@@ -128,7 +135,7 @@ struct Part {
 impl HistoryReader {
     /// At the start of the file.
     pub fn new(folder: &JobFolder) -> Self {
-        Self { folder: folder.clone(), found: History::default(), parts: Default::default(), bytes: 0 }
+        Self { folder: folder.clone(), found: History::default(), parts: Default::default() }
     }
 
     /// The history up to now.
@@ -136,34 +143,33 @@ impl HistoryReader {
     /// # Errors
     /// [`StoreError`] if a file cannot be read or is of another version.
     pub fn read(&mut self) -> Result<&History, StoreError> {
-        let Self { folder, found, parts: [steps, minutes, hours], bytes } = self;
-        *bytes += append(folder, Level::Steps, steps, &mut found.steps, Step::from_bytes)?;
-        *bytes += append(folder, Level::Minutes, minutes, &mut found.minutes, Stretch::from_bytes)?;
-        *bytes += append(folder, Level::Hours, hours, &mut found.hours, Stretch::from_bytes)?;
+        let Self { folder, found, parts: [steps, minutes, hours] } = self;
+        append(folder, Level::Steps, steps, &mut found.steps, Step::from_bytes)?;
+        append(folder, Level::Minutes, minutes, &mut found.minutes, Stretch::from_bytes)?;
+        append(folder, Level::Hours, hours, &mut found.hours, Stretch::from_bytes)?;
         Ok(found)
     }
 }
 
-/// Brings a list up to its files, and returns the bytes of records that were read: drops records of files that another
-/// one replaced, and appends those behind the place of the last reading.
+/// Brings a list up to its files: drops records of files that another one replaced, and appends those behind the place of
+/// the last reading.
 fn append<T>(
     folder: &JobFolder,
     level: Level,
     known: &mut Vec<Part>,
     list: &mut Vec<T>,
     record: fn(&[u8]) -> Option<T>,
-) -> Result<u64, StoreError> {
+) -> Result<(), StoreError> {
     let mut parts = Vec::new();
     for part in 0..2 {
         parts.extend(header(&path(folder, level, part), level)?);
     }
     parts.sort_by_key(|(order, ..)| *order);
-    // A file that became shorter is read anew: the disk was full, and its writer cut off a partial record.
+    // A file that became shorter is read anew.
     let is_there = |part: &Part| parts.iter().any(|(order, _, length)| part.order == *order && part.end <= *length);
     let replaced = known.iter().rposition(|part| !is_there(part)).map_or(0, |last| last + 1);
     let dropped: usize = known.drain(..replaced).map(|part| part.kept).sum();
     list.drain(..dropped);
-    let mut read = 0;
     for (order, file, _) in parts {
         let at = known.iter().position(|part| part.order == order).unwrap_or_else(|| {
             known.push(Part { order, end: HEADER as u64, kept: 0 });
@@ -178,9 +184,8 @@ fn append<T>(
         list.extend(whole.filter_map(record));
         part.kept += list.len() - before;
         part.end += length as u64;
-        read += length as u64;
     }
-    Ok(read)
+    Ok(())
 }
 
 /// Number, open file and length of a file of a list; `None` if it is missing or has no header yet.
@@ -243,22 +248,27 @@ mod tests {
         let folder = JobFolder::reserve(&Paths::at(place.path()), "job").unwrap();
         let (mut writer, mut reader) = (HistoryWriter::new(&folder), HistoryReader::new(&folder));
         assert!(numbers(reader.read().unwrap()).is_empty());
-        let mut written = 0;
         for from in (0..4 * RECORDS as u64).step_by(3_001) {
             writer.append(&(from..from + 3_001).map(step).collect::<Vec<_>>());
-            written += 3_001 * Level::Steps.bytes() as u64;
             assert_eq!(numbers(reader.read().unwrap()), steps(&folder), "from {from}");
-            assert_eq!(reader.bytes, written);
         }
-        // Looks without news read nothing, whatever the length.
-        reader.read().unwrap();
-        assert_eq!(reader.bytes, written);
+        // Records are read once: later damage to them goes unseen.
+        let (kept, files) = (steps(&folder), [0, 1].map(|part| path(&folder, Level::Steps, part)));
+        let whole = files.each_ref().map(|path| std::fs::read(path).unwrap());
+        for (path, whole) in files.iter().zip(&whole) {
+            let holed = [&whole[..HEADER], &vec![0; whole.len() - HEADER]].concat();
+            std::fs::write(path, holed).unwrap();
+        }
+        assert!(steps(&folder).is_empty() && numbers(reader.read().unwrap()) == kept);
+        for (path, whole) in files.iter().zip(&whole) {
+            std::fs::write(path, whole).unwrap();
+        }
         // A reader that comes late, after both of its files were replaced.
         let mut late = HistoryReader::new(&folder);
         late.read().unwrap();
         writer.append(&(0..5 * RECORDS as u64).map(step).collect::<Vec<_>>());
         assert_eq!(numbers(late.read().unwrap()), steps(&folder));
-        // A disk that was full: the writer cuts off the end of the file.
+        // A file that lost its end.
         let newest = [0, 1]
             .map(|part| path(&folder, Level::Steps, part))
             .into_iter()
@@ -266,6 +276,24 @@ mod tests {
         let newest = File::options().write(true).open(newest.unwrap()).unwrap();
         newest.set_len(newest.metadata().unwrap().len() - 5 * Level::Steps.bytes() as u64).unwrap();
         assert_eq!(numbers(late.read().unwrap()), steps(&folder));
+    }
+
+    /// The disk is full in the middle of a record: the whole ones before it stay, and later ones follow them.
+    #[test]
+    fn a_write_that_failed_in_part_displaces_nothing() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = JobFolder::reserve(&Paths::at(place.path()), "job").unwrap();
+        let (mut writer, mut reader) = (HistoryWriter::new(&folder), HistoryReader::new(&folder));
+        writer.append(&[step(0), step(1)]);
+        let list = writer.0.iter_mut().find(|list| list.level == Level::Steps).unwrap();
+        let partial = &[step(2).1, step(3).1].concat()[..Level::Steps.bytes() + 7];
+        list.file.as_mut().unwrap().write_all(partial).unwrap();
+        assert_eq!(numbers(reader.read().unwrap()), [0, 1, 2]);
+        list.recover();
+        assert_eq!(list.records, 3);
+        writer.append(&[step(4), step(5)]);
+        assert_eq!(numbers(reader.read().unwrap()), [0, 1, 2, 4, 5]);
+        assert_eq!(steps(&folder), [0, 1, 2, 4, 5]);
     }
 
     #[test]

@@ -119,18 +119,13 @@ fn of_toml(text: &str, file: &str) -> Option<(&'static str, String)> {
             "`habitat-tui plan --from {file}` plans it again, `habitat-tui run --plan {file} -- python train.py` follows it"
         );
         Some((PLAN, remedy))
-    } else if has("[[offer]]") || is("provider") {
-        Some((
-            "a price file",
-            format!("`habitat-tui check {file}` checks it; it belongs into a folder of `habitat-tui config`"),
-        ))
-    } else if is("slug") {
-        Some((
-            "a catalog file",
-            format!("`habitat-tui check {file}` checks it; it belongs into a folder of `habitat-tui config`"),
-        ))
     } else {
-        None
+        let what = match (has("[[offer]]") || is("provider"), is("slug")) {
+            (true, _) => "a price file",
+            (false, true) => "a catalog file",
+            (false, false) => return None,
+        };
+        Some((what, format!("`habitat-tui check {file}` checks it; `habitat-tui config` prints the folder for it")))
     }
 }
 

@@ -100,8 +100,9 @@ pub(super) fn table(table: &Table) -> String {
 }
 
 fn cell(cell: &Cell, column: &Column) -> String {
+    let heading = escaped(&column.heading);
     if let Some(graphic) = &cell.graphic {
-        return format!("<td class=\"draw\">{}</td>", drawing(graphic, cell.role));
+        return format!("<td class=\"draw\" data-of=\"{heading}\">{}</td>", drawing(graphic, cell.role));
     }
     let text = escaped(&clean(cell.text.trim(), LONGEST));
     let class = match () {
@@ -118,7 +119,7 @@ fn cell(cell: &Cell, column: &Column) -> String {
         _ => text,
     };
     // A phone shows the cells of a row below each other, each with its heading.
-    format!("<td class=\"{class}\" data-of=\"{}\">{text}</td>", escaped(&column.heading))
+    format!("<td class=\"{class}\" data-of=\"{heading}\">{text}</td>")
 }
 
 /// The drawing of a cell as bars.
@@ -189,8 +190,17 @@ mod tests {
         let mut cells = Table::new(&[Column::text("<b>", ""), Column::number("n", "")]);
         cells.push(vec![Cell::text(evil), Cell::text("1 < 2")]);
         let html = table(&cells);
+        assert!(html.contains("data-of=\"&lt;b&gt;\""), "{html}");
         assert!(html.contains("<th class=\"\">&lt;b&gt;</th>") && html.contains("1&nbsp;&lt;&nbsp;2"), "{html}");
         assert!(!html.contains("<script"), "{html}");
+    }
+
+    /// The heading of a drawing is its axis, which a phone shows too.
+    #[test]
+    fn drawings_have_their_axis_in_every_row() {
+        let mut lanes = Table::new(&[Column::text("what", ""), Column::text("0–4.3 days", "")]);
+        lanes.push(vec![Cell::text("training"), Cell::draw(Role::Text, Graphic::Bar(0.5))]);
+        assert!(table(&lanes).contains("<td class=\"draw\" data-of=\"0–4.3 days\">"), "{}", table(&lanes));
     }
 
     #[test]

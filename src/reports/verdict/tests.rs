@@ -169,7 +169,7 @@ fn a_recorded_step_that_loads_data_waits_for_them() {
     step.timeline = timeline("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__");
     assert_eq!(
         of_profile(&step, None).unwrap().to_string(),
-        "waiting for data: the GPU is idle 45 % of the recorded step, and the CPU loads data for 40 % of it; \
+        "waiting for data: the GPU is idle 45 % of the recorded step, 40 % while the CPU loads data; \
          num_workers=0 loads in the training process: try one worker per free CPU core"
     );
     step.timeline = timeline("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__");

@@ -201,14 +201,13 @@ impl App {
                         plan::set_knob(self, knob, value, effects);
                         return;
                     }
-                    Knob::Deadline => match plan::set_date(self, &text, effects) {
-                        Ok(()) => return,
-                        Err(why) => why,
-                    },
-                    Knob::Work => match plan::set_work(self, &text, effects) {
-                        Ok(()) => return,
-                        Err(why) => why,
-                    },
+                    Knob::Deadline | Knob::Work => {
+                        let by = if knob == Knob::Deadline { "by " } else { "" };
+                        match plan::set_work(self, &format!("{by}{text}"), effects) {
+                            Ok(()) => return,
+                            Err(why) => why,
+                        }
+                    }
                     Knob::Budget => "enter US dollars above 0, such as 500 or 2.5k".to_owned(),
                     Knob::Gpus => "enter a number of GPUs, such as 8".to_owned(),
                 };

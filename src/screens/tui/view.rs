@@ -15,7 +15,7 @@ use ratatui::layout::{Position, Rect};
 use crate::action::Screen;
 use crate::app::list::ListState;
 use crate::app::{App, SMALLEST};
-use crate::tui::paint::{Memory, Painter};
+use crate::tui::paint::{Memory, Painter, cut, wrap};
 use crate::tui::widget;
 use habitat_base::text::clean;
 use habitat_reports::Table;
@@ -104,25 +104,23 @@ fn warned(painter: &mut Painter<'_>, area: Rect, warnings: &[String]) -> Rect {
     Rect { y: area.y + used, height: area.height - used, ..area }
 }
 
-/// Draws lines of label and wrapped text, starting at line `skip`, and returns the total number of lines.
+/// Draws lines of label and wrapped text, starting at line `skip`, and returns the total number of lines. Marks that
+/// lines are missing below.
 fn labelled(painter: &mut Painter<'_>, area: Rect, lines: &[(String, String)], skip: usize) -> usize {
     use unicode_width::UnicodeWidthStr;
     let label_width = lines.iter().map(|(label, _)| label.width()).max().unwrap_or(0).min(28) as u16;
     let left = if label_width > 0 { label_width + 2 } else { 0 };
     let width = area.width.saturating_sub(left);
-    let mut row = 0usize;
-    for (label, text) in lines {
-        for (index, line) in crate::tui::paint::wrap(text, width as usize).iter().enumerate() {
-            let shown = row.checked_sub(skip).filter(|at| *at < usize::from(area.height));
-            if let Some(at) = shown {
-                let y = area.y + at as u16;
-                if index == 0 {
-                    painter.text(area.x, y, label_width, label, Role::Muted);
-                }
-                painter.text(area.x + left, y, width, line, Role::Text);
-            }
-            row += 1;
-        }
+    let rows = lines.iter().flat_map(|(label, text)| {
+        let labels = std::iter::once(label.as_str()).chain(std::iter::repeat(""));
+        labels.zip(wrap(text, width.into()))
+    });
+    let rows: Vec<(&str, String)> = rows.collect();
+    for (y, (label, line)) in (area.y..area.bottom()).zip(rows.iter().skip(skip)) {
+        let is_cut = y + 1 == area.bottom() && skip + usize::from(area.height) < rows.len();
+        let line = if is_cut { cut(&format!("{line} …"), width.into()) } else { line.clone() };
+        painter.text(area.x, y, label_width, label, Role::Muted);
+        painter.text(area.x + left, y, width, &line, Role::Text);
     }
-    row
+    rows.len()
 }

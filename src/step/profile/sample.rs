@@ -16,6 +16,9 @@ impl Sample {
     /// All samples, the default first.
     pub const ALL: [Self; 3] = [Self::BertLargeH100, Self::ResNet50H200, Self::ResNet50V100];
 
+    /// Words for each of them, in outputs that name no file.
+    pub const WORDS: &str = "embedded sample, not your program";
+
     /// Name on the command line and in plan files.
     pub const fn name(self) -> &'static str {
         match self {
@@ -34,9 +37,9 @@ impl Sample {
         }
     }
 
-    /// Label in screens, reports and errors, which never present it as the user's own recording.
+    /// Label in screens, reports and errors, which never present it as the user's own recording, even if cut.
     pub fn label(self) -> String {
-        format!("embedded sample: {}; not your program", self.about())
+        format!("{}: {}", Self::WORDS, self.about())
     }
 
     /// The sample with this name.

@@ -101,7 +101,7 @@ pub(super) fn cause(finished: &Finished, options: &JobOptions) -> String {
         (Some(_), _) => format!("the job was {}; ", words(finished, options)),
         (None, Ended::Code(code)) if code != 0 => {
             let place = options.log.as_ref().map_or_else(|| "above".to_owned(), |log| format!("in {}", log.display()));
-            format!("the job failed with exit code {code}{}: its own error is {place}; ", inside(code))
+            format!("the job failed with exit code {code}{}, see its error {place}; ", inside(code))
         }
         (None, Ended::Signal(_)) => format!("the job {}; ", words(finished, options)),
         _ => String::new(),
@@ -204,10 +204,10 @@ mod tests {
     fn the_cause_comes_first_where_it_explains_something() {
         let said = |ended, asked| cause(&finished(ended, asked, None), &options());
         assert_eq!(said(Ended::Code(0), None), "");
-        assert_eq!(said(Ended::Code(3), None), "the job failed with exit code 3: its own error is above; ");
+        assert_eq!(said(Ended::Code(3), None), "the job failed with exit code 3, see its error above; ");
         let logged = JobOptions { log: Some("train.log".into()), ..options() };
         let said_with_log = cause(&finished(Ended::Code(3), None, None), &logged);
-        assert_eq!(said_with_log, "the job failed with exit code 3: its own error is in train.log; ");
+        assert_eq!(said_with_log, "the job failed with exit code 3, see its error in train.log; ");
         assert_eq!(said(Ended::Signal(11), None), "the job crashed with SIGSEGV; ");
         assert_eq!(said(Ended::Signal(2), Some(Asked::Wished)), "the job was stopped by you; ");
     }

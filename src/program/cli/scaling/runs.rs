@@ -94,6 +94,19 @@ impl Run {
         global.map(|global| format!("global_batch {global} is not a multiple of {whole}, the batch times the replicas"))
     }
 
+    /// Every column in which runs may differ.
+    fn words(&self) -> String {
+        let Layout { machines, gpus, sharding, parallel, .. } = self.layout();
+        let words = [
+            Some(if machines > 1 { format!("{machines} × {gpus} GPUs") } else { format!("{gpus} GPUs") }),
+            (!parallel.is_none()).then(|| parallel.words()),
+            (parallel.is_none() || sharding != Sharding::None).then(|| sharding.name().to_owned()),
+            self.global_batch.map(|batch| format!("global batch {batch}")),
+            self.network_gbit.map(|rate| format!("{rate} Gbit/s")),
+        ];
+        words.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
+
     fn batches(&self, workload: &Workload) -> u64 {
         let whole = u64::from(self.layout().replicas().max(1)) * workload.batch_size.unwrap_or(1);
         self.global_batch.map_or(1, |global| (global / whole.max(1)).max(1))
@@ -175,7 +188,7 @@ pub(super) fn run(
     let compare = |place: usize| {
         let [predicted, corrected] = [None, Some(factors)].map(|factors| of(place, factors).unwrap_or_default());
         Compared {
-            layout: words(&runs[place].0.layout()),
+            layout: runs[place].0.words(),
             measured_ms: measured[place].as_millis(),
             predicted_ms: predicted.as_millis(),
             corrected_ms: corrected.as_millis(),
@@ -213,20 +226,7 @@ fn write(told: &Told, out: &mut dyn Write) -> Result<(), CliError> {
         "\nFor plans of this model on these machines: --layout-factors {compute:.3},{exchange:.3}, or layout_factors = {{ compute = {compute:.3}, exchange = {exchange:.3} }} under [plan] in the settings.",
     )?;
     if told.runs.len() == 1 {
-        writeln!(
-            out,
-            "One run gives one factor for both; runs of several layouts tell operations and exchange apart."
-        )?;
+        writeln!(out, "One run gives one factor for both; several layouts separate operations and exchange.")?;
     }
     Ok(())
-}
-
-fn words(layout: &Layout) -> String {
-    let parallel = layout.parallel;
-    let gpus = format!("{} GPUs", layout.all());
-    if parallel.is_none() {
-        format!("{gpus}, {}", layout.sharding.name())
-    } else {
-        format!("{gpus}, {}", parallel.words())
-    }
 }

@@ -144,22 +144,42 @@ fn topic(arg: &Arg) -> String {
 const MEANINGS: [fn(&Arg, &str) -> bool; 3] = [
     |arg, word| topic(arg) == word,
     |arg, word| arg.get_long() == Some(word) || arg.get_short().map(String::from).as_deref() == Some(word),
-    |arg, word| {
-        let texts =
-            [arg.get_help(), arg.get_long_help()].into_iter().flatten().map(|text| text.to_string().to_lowercase());
-        arg.get_long().is_some_and(|name| name.contains(word)) || texts.into_iter().any(|text| text.contains(word))
-    },
+    |arg, word| place(arg, word).is_some(),
 ];
 
-/// Every flag of a topic, the flag of a name, or those whose description has the word; `None` if there are none.
+/// Flags shown for a word of their descriptions (a choice).
+const MOST: usize = 10;
+
+/// First of the name, the short and the long description of a flag that has the word.
+fn place(arg: &Arg, word: &str) -> Option<usize> {
+    let help = |text: Option<&StyledStr>| text.map(|text| text.to_string().to_lowercase());
+    let texts = [arg.get_long().map(str::to_owned), help(arg.get_help()), help(arg.get_long_help())];
+    texts.into_iter().position(|text| text.is_some_and(|text| text.contains(word)))
+}
+
+/// Line about the other flags that have the word.
+fn others(count: usize, word: &str) -> String {
+    format!("{count} more with {:?}: use a longer word", clean(word, 40))
+}
+
+/// Every flag of a topic, the flag of a name, or the best [`MOST`] of those whose description has the word; `None` if
+/// there are none.
 fn details(command: Command, word: &str) -> Option<String> {
-    let fits = MEANINGS.into_iter().find(|fits| command.get_arguments().any(|arg| is_flag(arg) && fits(arg, word)))?;
+    let of = |fits: fn(&Arg, &str) -> bool| -> Vec<&Arg> {
+        command.get_arguments().filter(|arg| is_flag(arg) && fits(arg, word)).collect()
+    };
+    let found = MEANINGS.map(of).into_iter().zip([usize::MAX, usize::MAX, MOST]);
+    let (mut best, most) = found.into_iter().find(|(found, _)| !found.is_empty())?;
+    best.sort_by_key(|arg| place(arg, word));
+    let more = best.len().saturating_sub(most);
+    let best: Vec<clap::Id> = best.into_iter().take(most).map(|arg| arg.get_id().clone()).collect();
     let mut command =
         command.disable_help_flag(true).disable_version_flag(true).help_template("{options}").mut_args(|arg| {
-            let hidden = arg.is_positional() || !fits(&arg, word);
+            let hidden = !best.contains(arg.get_id());
             arg.hide(hidden).help_heading(None::<&str>)
         });
-    Some(command.render_long_help().to_string())
+    let text = command.render_long_help().to_string();
+    Some(if more == 0 { text } else { format!("{}\n\n{}\n", text.trim_end(), others(more, word)) })
 }
 
 fn is_flag(arg: &Arg) -> bool {
@@ -186,25 +206,31 @@ fn of_commands(word: &str, columns: usize) -> Option<String> {
         all.iter().any(|(_, command)| command.get_arguments().any(|arg| is_flag(arg) && fits(arg, word)))
     };
     let fits = [by_name, by_topic, by_text].into_iter().find(has)?;
-    let mut found: Vec<([String; 2], Vec<&str>)> = Vec::new();
+    let mut found: Vec<([String; 2], Option<usize>, Vec<&str>)> = Vec::new();
     for (path, command) in &all {
         for arg in command.get_arguments().filter(|arg| is_flag(arg) && fits(arg, word)) {
             let row = [spec(arg), about(arg)];
-            match found.iter_mut().find(|(other, _)| *other == row) {
-                Some((_, paths)) => paths.push(path),
-                None => found.push((row, vec![path.as_str()])),
+            match found.iter_mut().find(|(other, ..)| *other == row) {
+                Some((.., paths)) => paths.push(path),
+                None => found.push((row, place(arg, word), vec![path.as_str()])),
             }
         }
     }
+    found.sort_by_key(|(_, place, _)| place.unwrap_or(usize::MAX));
+    let more = found.len().saturating_sub(MOST);
+    found.truncate(MOST);
     let mut text = format!("Flags of commands for {:?}:\n", clean(word, 40));
-    for ([spec, about], paths) in &found {
+    for ([spec, about], _, paths) in &found {
         let about = brief(about, columns.saturating_sub(spec.chars().count() + 4));
         text.extend(["  ", spec, "  ", &about, "\n"]);
         for line in wrap(&paths.join(", "), columns.saturating_sub(6)) {
             text.extend(["      ", &line, "\n"]);
         }
     }
-    let first = found.first().and_then(|(_, paths)| paths.first().copied()).unwrap_or_default();
+    if more > 0 {
+        text.extend(["  ", &others(more, word), "\n"]);
+    }
+    let first = found.first().and_then(|(.., paths)| paths.first().copied()).unwrap_or_default();
     Some(format!("{text}\nIn full: habitat-tui {first} --help {}\n", clean(word, 40)))
 }
 
@@ -366,6 +392,12 @@ mod tests {
             "{other}"
         );
         assert!(!shown("--help job-log").contains("job-log <"));
+        // Of many, the best: those with the word in their names first.
+        let file = shown("plan --help file");
+        let flags = |text: &str| text.lines().filter(|line| line.trim_start().starts_with('-')).count();
+        assert!(flags(&file) == MOST && file.contains(" more with \"file\""), "{file}");
+        let file = shown("--help file");
+        assert!(flags(&file) == MOST && file.contains(" more with \"file\""), "{file}");
         let none = shown("plan --help nonesuch");
         assert!(none.contains("no flag") && none.contains(", offers, "), "{none}");
     }

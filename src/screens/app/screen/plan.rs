@@ -10,7 +10,7 @@ mod places;
 pub use beside::{beside_table, beside_words};
 use frontier::planned_point;
 pub use frontier::{cursor_words, frontier_point, frontier_table};
-pub use goal::{knob_words, ladder, set_date, set_knob, set_work, slide, toggles, value, work_words};
+pub use goal::{knob_words, ladder, set_knob, set_work, slide, toggles, value, work_words};
 use lists::{ALTERNATIVES_BY, REJECTED_BY};
 pub use lists::{arrange, candidates, rejected};
 pub(in crate::app) use places::toggle as toggle_place;
@@ -302,7 +302,7 @@ pub fn offer_words(part: &Part) -> String {
         "{} {} · {} {}",
         gpus_words(part),
         clean(&part.offer.provider, 16),
-        clean(region::shown(&part.offer.region), 24),
+        clean(region::shown(&part.offer.region), 40),
         part.offer.tier
     )
 }

@@ -273,18 +273,10 @@ pub fn speed_up(app: &App, row: &Row) -> Option<f64> {
     (now > 0.0 && before.get() > 0.0).then(|| before.get() / now)
 }
 
-/// A speed-up over another precision in words.
-fn times_words(times: f64, of: Precision) -> String {
-    match times {
-        slower if slower < 0.95 => format!("{} times as long as in {of}", format::number(1.0 / slower)),
-        faster => format!("{} times as fast as in {of}", format::number(faster)),
-    }
-}
-
 /// Speed-up of the chosen precision in words: on the recording GPU, else the median of all GPUs.
 pub(crate) fn speed_up_words(app: &App) -> Option<String> {
     let of = app.setup.profile.workload.precision?;
-    let times = |times: f64| times_words(times, of);
+    let times = |times: f64| format!("{} as in {of}", format::speed(times));
     let recorded = app.setup.profile.origin.as_ref().and_then(|origin| origin.gpu.as_ref());
     let row = app.predict.rows.iter().find(|row| Some(&row.slug) == recorded);
     if let Some((row, speed_up)) = row.and_then(|row| Some((row, speed_up(app, row)?))) {

@@ -135,12 +135,10 @@ fn news(painter: &Painter<'_>, own_line: bool, crowded: bool) -> Option<(Role, S
         (None, None) => match &app.setup.source {
             // With a single line, keys matter more; the overview names the sample.
             Source::Sample(_) if !own_line || crowded && app.screen != Screen::Overview => None,
-            Source::Sample(about) => {
-                let long = format!("embedded sample: {} – open your own: habitat-tui FILE", clean(about, 120));
-                let short = about.split(['(', ';']).next().unwrap_or(about).trim_end();
-                let fits = long.width() + 2 <= usize::from(painter.buffer.area.width);
-                let room = usize::from(painter.buffer.area.width).saturating_sub("embedded sample: ".len() + 2);
-                Some((Role::Warning, if fits { long } else { format!("embedded sample: {}", clean(short, room)) }))
+            Source::Sample(label) => {
+                let long = format!("{} – open your own: habitat-tui FILE", clean(label, 120));
+                let room = usize::from(painter.buffer.area.width).saturating_sub(2);
+                Some((Role::Warning, if long.width() <= room { long } else { clean(label, room) }))
             }
             Source::Given(_) | Source::Awaited => {
                 let live = app.live.as_ref().filter(|_| own_line && app.screen != Screen::Job)?;

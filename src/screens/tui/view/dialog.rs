@@ -52,7 +52,9 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
         }
         Some(Modal::Value { knob, input, error }) => {
             let (title, hint) = match knob {
-                Knob::Work => ("amount of work", "such as 100k steps, 2.5M samples, 1B tokens, 90 epochs of 1.28M"),
+                Knob::Work => {
+                    ("amount of work", "such as 100k steps, 1B tokens, or 90 epochs of 1.28M by Friday under $300")
+                }
                 Knob::Deadline => ("deadline", "such as 48h, 2d, Friday 18:00, 2026-12-04; empty = no limit"),
                 Knob::Gpus => ("maximum GPUs", "such as 8; empty = no limit"),
                 Knob::Budget => ("budget, US dollars", "such as 500 or 2.5k; empty = no limit"),
@@ -145,11 +147,14 @@ fn choice(painter: &mut Painter<'_>, line: Rect, index: usize, selected: usize, 
 }
 
 fn small(painter: &mut Painter<'_>, area: Rect, title: &str, input: &Input, note: Option<(&str, Role)>, hint: &str) {
-    let inside = frame(painter, area, 64, 6, title, "");
-    field(painter, Rect { height: 1, ..inside }, input);
     let (text, role) = note.unwrap_or((hint, Role::Muted));
+    let text = clean(text, 300);
+    let (width, lines) =
+        (64.min(area.width), |width: u16| wrap(&text, usize::from(width.saturating_sub(4))).len() as u16);
+    let inside = frame(painter, area, width, (lines(width) + 3).max(6), title, "");
+    field(painter, Rect { height: 1, ..inside }, input);
     let below = Rect { y: inside.y + 1, height: inside.height.saturating_sub(1), ..inside };
-    painter.wrapped(below, &clean(text, 300), role);
+    painter.wrapped(below, &text, role);
 }
 
 /// The path of an export, a line for each value that its tool needs, and a note or hint.

@@ -252,6 +252,18 @@ fn flowing(answer: &Answer) -> String {
     answer.answer.iter().chain(&answer.detail).cloned().collect::<Vec<_>>().join(" · ")
 }
 
+/// The answers; the longest ones lose their last details until all fit.
+fn fitting(painter: &Painter<'_>, area: Rect) -> Vec<Answer> {
+    let lines = |answer: &Answer| wrap(&flowing(answer), usize::from(area.width.saturating_sub(QUESTION))).len();
+    let mut answers = overview::answers(painter.app);
+    while answers.iter().map(lines).sum::<usize>() > usize::from(area.height) {
+        let detailed = answers.iter_mut().filter(|answer| answer.detail.len() > 1);
+        let Some(longest) = detailed.max_by_key(|answer| lines(answer)) else { break };
+        longest.detail.pop();
+    }
+    answers
+}
+
 fn answered(painter: &mut Painter<'_>, area: Rect) -> u16 {
     let roomy = area.height >= 16;
     let stacked = roomy && area.width < 76;
@@ -262,7 +274,8 @@ fn answered(painter: &mut Painter<'_>, area: Rect) -> u16 {
         _ => QUESTION,
     };
     let mut y = area.y;
-    for answer in overview::answers(painter.app) {
+    let answers = if narrow || roomy { overview::answers(painter.app) } else { fitting(painter, area) };
+    for answer in answers {
         if y >= area.bottom() {
             break;
         }

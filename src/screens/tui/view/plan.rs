@@ -158,7 +158,8 @@ fn answer_height(painter: &Painter<'_>, width: u16) -> u16 {
                 words::of_all(&plan.reasons).map(|reason| wrap(&bullet(&reason), width as usize).len()).sum();
             lines.max(1) as u16
         }
-        None => 3,
+        // The remedy of a failure is at its end.
+        None => wrap(&plan::state_line(painter.app).unwrap_or_default(), width.into()).len().max(3) as u16,
     };
     answer + (warned + beside) as u16
 }
@@ -191,8 +192,7 @@ fn answer(painter: &mut Painter<'_>, area: Rect) {
     let app = painter.app;
     let area = warned(painter, area, &plan::warnings(app, true));
     let Some(plan) = app.plan.value() else {
-        let text = plan::state_line(app).unwrap_or_else(|| "No plan yet.".to_owned());
-        painter.wrapped(area, &text, Role::Muted);
+        painter.wrapped(area, &plan::state_line(app).unwrap_or_default(), Role::Muted);
         return;
     };
     let Some(total) = &plan.total else {

@@ -125,6 +125,9 @@ fn version(painter: &mut Painter<'_>, area: Rect) {
     chart::draw(painter, bottom, &points, &lines, &|times| format!("{times} ×"), &time);
 }
 
+/// Lines of the smallest chart over batch sizes, with its legend.
+const CHART: u16 = 7;
+
 /// Slider over batch sizes, time and memory at each, and curves.
 fn sizes(painter: &mut Painter<'_>, area: Rect) {
     let app = painter.app;
@@ -161,9 +164,12 @@ fn sizes(painter: &mut Painter<'_>, area: Rect) {
         }
     }
     let rest = Rect { y: inside.y + 2, height: inside.height.saturating_sub(2), ..inside };
-    // Step, throughput and memory are always shown; notes only if they fit next to the chart.
-    let chart = rest.height.saturating_sub(7).min(rest.height * 2 / 3);
-    let chart = if chart >= 7 { chart } else { 0 };
+    // All but the notes is always whole; a small chart goes before the notes.
+    let mut lines = |lines: &[(String, String)]| labelled(painter, Rect { height: 0, ..rest }, lines, 0) as u16;
+    let notes = answer.iter().position(|(label, _)| label == batches::NOTES).unwrap_or(answer.len());
+    let (needed, all) = (lines(&answer[..notes]), lines(&answer));
+    let chart = rest.height.saturating_sub(all).clamp(CHART, (rest.height * 2 / 3).max(CHART));
+    let chart = if needed + chart <= rest.height { chart } else { 0 };
     let [top, bottom] = Layout::vertical([Constraint::Fill(1), Constraint::Length(chart)]).areas(rest);
     labelled(painter, top, &answer, 0);
     if chart == 0 {

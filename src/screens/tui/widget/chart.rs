@@ -125,7 +125,8 @@ pub(in crate::tui) fn draw(
         painter.text(start, plot.bottom() + 1, room, name, Role::Muted);
     }
     stair(painter, plot, lines, &xs, &ys);
-    limits(painter, plot, lines, &xs, &ys);
+    let cells: Vec<(u16, u16)> = points.iter().map(|point| cell_of(plot, &xs, &ys, point.x, point.y)).collect();
+    limits(painter, plot, lines, (&xs, &ys), &cells);
     let [plan, best, dominated, chosen] = painter.glyphs.points;
     let mut order: Vec<&Point> = points.iter().collect();
     // More important points are drawn last.
@@ -168,7 +169,7 @@ fn cell_of(plot: Rect, xs: &Axis, ys: &Axis, x: f64, y: f64) -> (u16, u16) {
 }
 
 /// Deadline and budget as lines, if they are within the chart.
-fn limits(painter: &mut Painter<'_>, plot: Rect, lines: &Lines<'_>, xs: &Axis, ys: &Axis) {
+fn limits(painter: &mut Painter<'_>, plot: Rect, lines: &Lines<'_>, (xs, ys): (&Axis, &Axis), points: &[(u16, u16)]) {
     let (deadline, budget) = lines.limits;
     let [vertical, horizontal] = painter.glyphs.limits;
     if let Some(hours) = deadline.filter(|hours| (xs.low..=xs.high).contains(hours)) {
@@ -176,9 +177,12 @@ fn limits(painter: &mut Painter<'_>, plot: Rect, lines: &Lines<'_>, xs: &Axis, y
         for y in plot.y..plot.bottom() {
             painter.text(x, y, 1, vertical, Role::Warning);
         }
-        let label = lines.limit_names[0];
-        let x = if x + 1 + label.len() as u16 <= plot.right() { x + 1 } else { x.saturating_sub(label.len() as u16) };
-        painter.text(x, plot.y, label.len() as u16, label, Role::Warning);
+        let (label, wide) = (lines.limit_names[0], lines.limit_names[0].len() as u16);
+        let x = if x + 1 + wide <= plot.right() { x + 1 } else { x.saturating_sub(wide) };
+        // In the first row without points.
+        let is_free = |y: &u16| points.iter().all(|(at, row)| row != y || !(x..x + wide).contains(at));
+        let y = (plot.y..plot.bottom()).find(is_free).unwrap_or(plot.y);
+        painter.text(x, y, wide, label, Role::Warning);
     }
     if let Some(money) = budget.filter(|money| (ys.low..=ys.high).contains(money)) {
         let (_, y) = cell_of(plot, xs, ys, xs.low, money);

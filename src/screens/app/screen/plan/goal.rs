@@ -144,21 +144,6 @@ pub fn set_knob(app: &mut App, knob: Knob, value: Option<f64>, effects: &mut Vec
     }
 }
 
-/// Sets the deadline to a date, such as `Friday 18:00`.
-///
-/// # Errors
-/// A hint if the text is not a date, or the date if it is in the past.
-pub fn set_date(app: &mut App, text: &str, effects: &mut Vec<Effect>) -> Result<(), String> {
-    let now = (app.setup.now)();
-    let hint = |_| "enter hours, such as 48, 2d or 90m, or a date, such as Friday 18:00".to_owned();
-    let date = deadline(text).map_err(hint)?;
-    set_knob(app, Knob::Deadline, Some(date.hours(&now)?.get()), effects);
-    if let Some(meaning) = date.meaning(&now) {
-        app.tell(Tone::Good, format!("deadline: {meaning}"));
-    }
-    Ok(())
-}
-
 /// Words that begin a deadline in a typed goal: `by Friday 18:00`, `in 48h`.
 const DEADLINE: [&str; 5] = ["by", "before", "until", "in", "within"];
 /// Words that begin a budget in a typed goal: `under $300`.
@@ -169,12 +154,13 @@ const EXAMPLES: &str = "enter 1M steps, 1B tokens, or 90 epochs of 1.28M by Frid
 const ITEMS: [&str; 3] = ["sample", "samples", "images"];
 
 /// Sets the work to a number with its unit: `1M steps`, `2.5M samples`, `1B tokens`, `90 epochs of 1.28M`, or `90
-/// epochs` of the goal's data set. A deadline and a budget may follow: `by Friday 18:00 under $300`.
+/// epochs` of the goal's data set. A deadline and a budget may follow, or stand alone: `by Friday 18:00 under $300`.
 ///
 /// # Errors
 /// The first word that is not understood, with examples; the goal is unchanged then.
 pub fn set_work(app: &mut App, text: &str, effects: &mut Vec<Effect>) -> Result<(), String> {
-    let is_start = |word: &&str| DEADLINE.iter().chain(&BUDGET).any(|start| word.eq_ignore_ascii_case(start));
+    let is_start = |word: &&str| DEADLINE.contains(word) || BUDGET.contains(word);
+    let text = text.to_lowercase();
     let words: Vec<&str> = text.split_whitespace().map(|word| word.trim_end_matches(',')).collect();
     let words: Vec<&str> = words.into_iter().filter(|word| !word.is_empty() && *word != "and").collect();
     let (work, mut rest) = words.split_at(words.iter().position(is_start).unwrap_or(words.len()));
@@ -182,17 +168,16 @@ pub fn set_work(app: &mut App, text: &str, effects: &mut Vec<Effect>) -> Result<
     if !work.is_empty() || rest.is_empty() {
         goal.work = self::work(work, goal.work)?;
     }
-    let now = (app.setup.now)();
-    let mut meaning = None;
+    let (now, mut meaning) = ((app.setup.now)(), None);
     while let Some((start, after)) = rest.split_first() {
-        let end = after.iter().position(is_start).unwrap_or(after.len());
+        // A deadline may begin with another such word: `before by Friday`.
+        let end = after.iter().skip(1).position(is_start).map_or(after.len(), |at| at + 1);
         let value = after[..end].join(" ");
-        if BUDGET.iter().any(|word| start.eq_ignore_ascii_case(word)) {
+        if BUDGET.contains(start) {
             goal.budget = Some(values::usd(&value)?);
         } else {
             let date = deadline(&value)?;
-            goal.deadline = Some(date.hours(&now)?);
-            meaning = date.meaning(&now);
+            (goal.deadline, meaning) = (Some(date.hours(&now)?), date.meaning(&now));
         }
         rest = &after[end..];
     }

@@ -130,13 +130,16 @@ pub(crate) fn largest_words(sweep: &Sweep, on: &GpuSweep) -> Option<String> {
         batch => format::grouped(batch as f64),
     };
     Some(if on.rows.iter().any(|row| is_upper_bound(sweep, row)) {
-        format!("a batch of {batch} fits; larger is not known")
+        format!("a batch of {batch} fits; larger untested")
     } else {
         format!("largest batch that fits: {batch}")
     })
 }
 
-/// Results for the batch on the slider, as label and text per line.
+/// Label of the first note.
+pub const NOTES: &str = "notes";
+
+/// Results for the batch on the slider, as label and text per line; notes last.
 pub fn answer(app: &App) -> Vec<(String, String)> {
     let line = |label: &str, text: String| (label.to_owned(), text);
     let (sweep, on, row) = match (app.sweep.state(), found(app).zip(row(app))) {
@@ -186,6 +189,6 @@ pub fn answer(app: &App) -> Vec<(String, String)> {
         lines.push(line("line", words));
     }
     let notes: Vec<String> = sweep.notes.iter().chain(&on.notes).map(|note| clean(&note.words(), 300)).collect();
-    lines.extend(notes.into_iter().enumerate().map(|(at, note)| line(if at == 0 { "notes" } else { "" }, note)));
+    lines.extend(notes.into_iter().enumerate().map(|(at, note)| line(if at == 0 { NOTES } else { "" }, note)));
     lines
 }

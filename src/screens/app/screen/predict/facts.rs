@@ -31,7 +31,7 @@ pub fn facts(app: &App) -> Vec<(String, String)> {
     let row = app.predict.rows.iter().find(|row| row.slug == prediction.gpu.slug);
     let speed_up = row.and_then(|row| super::speed_up(app, row)).zip(super::precision(app));
     if let Some(((times, now), before)) = speed_up.zip(app.setup.profile.workload.precision) {
-        line("precision", format!("{now}: {}", super::times_words(times, before)));
+        line("precision", format!("{now}: {} as in {before}", format::speed(times)));
     }
     // Memory and warnings first: a small screen shows only a few lines.
     line("memory", clean(&prediction.memory.reason, 300));
