@@ -436,7 +436,7 @@ fn shapes_alone_make_a_profile_without_origin() {
     assert_eq!(profile.measured_step(), None);
     // The times of the CPU are apart: predictions do not use them.
     let step = profile.step.clone().unwrap();
-    assert_eq!((step.duration, step.cpu.map(|cpu| cpu.duration.get())), (None, Some(90.0)));
+    assert_eq!((step.duration, step.cpu.map(|cpu| cpu.duration.get())), (None, Some(95.0)));
     let forward = operation(&profile, "aten::addmm", Phase::Forward);
     assert_eq!((forward.count, forward.device_time), (1, None));
     assert_eq!(operation(&profile, "aten::mm", Phase::Backward).inputs, [[3, 2], [2, 4]]);
