@@ -205,13 +205,11 @@ pub fn engine(catalog: &Arc<Catalog>, (options, sizes): (Options, Vec<u64>), req
         Options { targets, steps_only: true, ..chosen.applied(&options) }
     };
     let operations = |steps: Options| Options { steps_only: false, ..steps };
-    let (catalog_too, by_too) = (catalog.clone(), by.clone());
-    let (catalog_sweep, by_sweep) = (catalog.clone(), by.clone());
-    let (catalog_change, by_change) = (catalog.clone(), by.clone());
-    let by_export = by.clone();
+    let [catalog_too, catalog_sweep, catalog_change, catalog_detail] = [(); 4].map(|()| catalog.clone());
+    let (by_too, by_sweep, by_change, by_export, by_detail) =
+        (by.clone(), by.clone(), by.clone(), by.clone(), by.clone());
     let sizes_of = move |chosen: Chosen| chosen.batch.map_or_else(|| sizes.clone(), |one| one.into_iter().collect());
     let sizes_export = sizes_of.clone();
-    let (catalog_detail, by_detail) = (catalog.clone(), by.clone());
     Engine {
         detail: Arc::new(move |profile, gpus, chosen| {
             let options = operations(by_detail(chosen, gpus.to_vec()));
@@ -268,13 +266,12 @@ fn exported(
     batch_sizes: Vec<u64>,
 ) -> Result<Vec<String>, String> {
     let Request { command, file, usd_per_kwh, .. } = request;
-    let request = Request::new(command, file, &export.profile, options).map(|request| Request {
+    let request = Request {
         batch_sizes,
         own: export.own.clone(),
         usd_per_kwh,
-        ..request
-    });
-    let request = request.map_err(|error| error.to_string())?;
+        ..Request::new(command, file, &export.profile, options).map_err(|error| error.to_string())?
+    };
     let created = now();
     let report = Report {
         profile: Some(&export.profile),
@@ -302,10 +299,9 @@ fn exported(
 
 fn saved(path: &str, text: &str, replace: bool) -> SaveOutcome {
     let path = Path::new(path);
+    let absolute = || std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string();
     match save_atomically(path, text.as_bytes(), replace) {
-        Ok(()) => {
-            SaveOutcome::Saved(std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string())
-        }
+        Ok(()) => SaveOutcome::Saved(absolute()),
         Err(StoreError::Exists { .. }) => SaveOutcome::Exists,
         Err(error) => SaveOutcome::Failed(error.to_string()),
     }

@@ -208,22 +208,26 @@ impl JobsFile {
             JobsFileError { line, problem: format!("{}{other}", plain::words(error.message())) }
         };
         let file: File = toml::from_str(text).map_err(form)?;
-        let at = |line, problem: String| Err(JobsFileError { line, problem });
         let table = |values: &[(&str, Option<toml::Value>)]| -> Table {
             values.iter().filter_map(|(key, value)| Some(((*key).to_owned(), value.clone()?))).collect()
         };
-        let (shared, prices) = (
-            table(&[("deadline", file.deadline), ("budget", file.budget), ("max_usd_per_hour", file.max_usd_per_hour)]),
-            table(&[("late_usd_per_hour", file.late_usd_per_hour), ("hour_value", file.hour_value)]),
-        );
-        let mut shared: Wish = parsed(shared, text, &(0..text.len()), None)?;
-        let prices: TimeTable = parsed(prices, text, &(0..text.len()), None)?;
+        let whole = 0..text.len();
+        let limits =
+            [("deadline", file.deadline), ("budget", file.budget), ("max_usd_per_hour", file.max_usd_per_hour)];
+        let mut shared: Wish = parsed(table(&limits), text, &whole, None)?;
+        let prices = [("late_usd_per_hour", file.late_usd_per_hour), ("hour_value", file.hour_value)];
+        let prices: TimeTable = parsed(table(&prices), text, &whole, None)?;
         shared.quota = file.quota;
         if file.job.is_empty() {
-            return at(1, "no [[job]]; add a table with name, profile and work for each job".to_owned());
+            return at_key(
+                text,
+                "[[job]]",
+                "no [[job]]; add a table with name, profile and work for each job".to_owned(),
+            );
         }
         if file.job.len() > MOST_JOBS {
-            return at(line_of(text, &file.job[MOST_JOBS].span(), None), too_many("", file.job.len() as u64));
+            let line = line_of(text, &file.job[MOST_JOBS].span(), None);
+            return Err(JobsFileError { line, problem: too_many("", file.job.len() as u64) });
         }
         let read = Self {
             shared,
@@ -252,12 +256,10 @@ impl JobsFile {
 
     /// A quota that ends before it begins never applies.
     fn check_quotas(&self, text: &str) -> Result<(), JobsFileError> {
-        let ends = self.shared.quota.iter().filter(|quota| quota.until.is_some());
+        let ends = self.shared.quota.iter().filter_map(|quota| Some((quota.from.map(Hours::get), quota.until?.get())));
         let lines = (1..).zip(text.lines()).filter(|(_, line)| line.trim_start().starts_with("until_hours"));
-        for (quota, (line, _)) in ends.zip(lines) {
-            if let (Some(from), Some(until)) = (quota.from.map(Hours::get), quota.until.map(Hours::get))
-                && until <= from
-            {
+        for ((from, until), (line, _)) in ends.zip(lines) {
+            if let Some(from) = from.filter(|from| until <= *from) {
                 let problem = format!(
                     "until_hours: {until} is not after the quota's from_hours, {from}, so the quota never applies; \
                     set a later one, or omit the quota"
@@ -280,20 +282,14 @@ impl JobsFile {
         let needs = "only works if jobs may wait: add wait = true at the top of the file";
         let window = self.shared.quota.iter().find(|quota| !quota.is_lasting());
         if let Some(key) = window.map(|quota| if quota.from.is_some() { "from_hours" } else { "until_hours" }) {
-            let line = text.lines().position(|line| line.trim_start().starts_with(key));
-            return Err(JobsFileError { line: line.map_or(1, |line| line + 1), problem: format!("{key}: {needs}") });
+            return at_key(text, key, format!("{key}: {needs}"));
         }
         let key = |time: &TimeTable| {
             let [late, ordered] = [time.not_before_hours != Hours::ZERO, !time.after.is_empty()];
             let given = [late, time.arrives.is_some(), ordered, time.priority.is_some(), time.survive.is_some()];
             TIME_KEYS.into_iter().zip(given).find(|(_, given)| *given).map(|(key, _)| key)
         };
-        match self.jobs.iter().find_map(|job| Some((job, key(&job.time)?))) {
-            Some((job, key)) => {
-                Err(JobsFileError { line: job.line, problem: format!("job {:?}: {key}: {needs}", job.copy.0) })
-            }
-            None => Ok(()),
-        }
+        self.check_jobs(|job| key(&job.time), needs)
     }
 
     /// Limits of offers need jobs that rent.
@@ -309,18 +305,22 @@ impl JobsFile {
         if let Some(key) = self.shared.of_offers().next() {
             return at_key(text, key, format!("{key}: {why}"));
         }
-        match self.jobs.iter().find_map(|job| Some((job, job.wish.of_offers().next()?))) {
-            Some((job, key)) => {
-                Err(JobsFileError { line: job.line, problem: format!("job {:?}: {key}: {why}", job.name) })
-            }
-            None => Ok(()),
-        }
+        self.check_jobs(|job| job.wish.of_offers().next(), why)
+    }
+
+    /// Refuses the first job with a key that does not apply.
+    fn check_jobs(&self, key_of: impl Fn(&JobTable) -> Option<&str>, why: &str) -> Result<(), JobsFileError> {
+        let found = self.jobs.iter().find_map(|job| Some((job, key_of(job)?)));
+        found.map_or(Ok(()), |(job, key)| {
+            Err(JobsFileError { line: job.line, problem: format!("job {:?}: {key}: {why}", job.copy.0) })
+        })
     }
 }
 
-/// An error at the first line of the file with this key.
+/// An error at the first line that begins with this key or header.
 fn at_key<T>(text: &str, key: &str, problem: String) -> Result<T, JobsFileError> {
-    Err(JobsFileError { line: line_of(text, &(0..text.len()), Some(key)), problem })
+    let place = text.lines().position(|line| line.trim_start().starts_with(key));
+    Err(JobsFileError { line: place.map_or(1, |place| place + 1), problem })
 }
 
 fn too_many(what: &str, total: u64) -> String {
@@ -371,12 +371,9 @@ fn job(table: Spanned<Table>, text: &str) -> Result<JobTable, JobsFileError> {
     let mut wish = table.into_inner();
     let name = match wish.remove("name") {
         Some(toml::Value::String(name)) if !name.trim().is_empty() => text::clean(&name, 60),
-        Some(other) => {
-            let problem = format!("name: {other} is not a string; expected, for example, name = \"night run\"");
-            return Err(JobsFileError { line, problem });
-        }
-        None => {
-            let problem = "the job has no name; add one, such as name = \"night run\"".to_owned();
+        other => {
+            let is = other.map_or("missing".to_owned(), |other| format!("{other}, not a string"));
+            let problem = format!("name: {is}; set one, such as name = \"night run\"");
             return Err(JobsFileError { line, problem });
         }
     };

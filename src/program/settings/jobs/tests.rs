@@ -32,10 +32,10 @@ fn what_is_wrong_is_named_with_its_line() {
         "{yaml}"
     );
     assert!(!said(&format!("{JOB}steps 3")).contains("a jobs file is TOML"));
-    assert!(said("[[job]]\nsteps = 1").starts_with("line 1: the job has no name"));
+    assert!(said("[[job]]\nsteps = 1").starts_with("line 1: name: missing; set one"));
     let many = said(&"[[job]]\n".repeat(MOST_JOBS + 1));
     assert!(many.starts_with("line 1001: 1001 jobs, but at most 1000"), "{many}");
-    assert!(said("[[job]]\nname = 7").starts_with("line 1: name: 7 is not a string"));
+    assert!(said("[[job]]\nname = 7").starts_with("line 1: name: 7, not a string"));
     assert!(said("budgett = 1\n").contains("budgett"));
     assert_eq!(
         said(&format!("{JOB}\n{JOB}")),
