@@ -565,7 +565,12 @@ fn lists_and_schemas() {
     assert!(
         String::from_utf8_lossy(&error.stderr).contains(r#"no command "job-log": run, jobs, join, history, attach"#)
     );
-    assert!(bench.ok(&["completions", "bash"]).contains("habitat-tui"));
+    let script = format!(
+        "{}\nCOMP_WORDS=(habitat-tui plan --glob) COMP_CWORD=2\n_habitat__tui habitat-tui --glob plan\necho \"${{COMPREPLY[@]}}\"",
+        bench.ok(&["completions", "bash"])
+    );
+    let completed = std::process::Command::new("bash").args(["-c", &script]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&completed.stdout).trim(), "--global-batch", "{completed:?}");
     assert!(bench.ok(&["config"]).contains("config.toml"));
 }
 

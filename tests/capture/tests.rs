@@ -1375,6 +1375,7 @@ fn work_between_the_steps_is_no_forward_pass(python: &str) {
         ("slow", "0.1", true),
         ("list", "0", false),
         ("varied", "0", false),
+        ("grows", "0", false),
         ("once", "1", false),
     ] {
         let place = Place::new();

@@ -341,7 +341,7 @@ class Hook:
         self.report(time.perf_counter())
         self.rest("another optimizer went on")
         self.own(optimizer)
-        self.times.before, self.times.passes, self.idling = None, math.inf, (0, 0, 0)
+        self.times.before, self.times.passes, self.idling = None, (0.0, math.inf), (0, 0, 0)
         self.next_window = max(self.next_window, self.steps + GAP)
 
     def report(self, now):

@@ -2,7 +2,6 @@
 
 import dataclasses
 import inspect
-import math
 import sys
 import time
 import weakref
@@ -16,9 +15,6 @@ from .times import FORWARD, MARK
 # Inputs whose shapes are told, and how deep containers of tensors are looked into.
 MOST = 16
 DEEP = 3
-# Share of the time before a backward pass, outside of modules, that is much (a choice). Short ones may be longer
-# under sys.setprofile.
-AHEAD = 0.2
 
 
 class Inputs:
@@ -58,10 +54,11 @@ class Inputs:
         self.inner = set()
         # Calls that autograd does not see.
         self.unseen = 0
-        # The sums of `Times`, and that of forward passes at the beginning; the time from marks to the first call of the
-        # model in training after them, with our own looks since then, and the last such mark.
+        # The sums of `Times`, and that of forward passes at the beginning; the program's time from marks to the first
+        # call of the model in training after them; that of our own looks, in all and since the last mark; the last mark,
+        # and the last one after which the model was called.
         self.sums, self.forward = sums, sums[FORWARD]
-        self.ahead, self.marked = 0.0, None
+        self.ahead, self.own, self.since, self.mark, self.marked = 0.0, 0.0, 0.0, None, None
         self.over = False
         call, has_gradients = torch.nn.Module._call_impl.__code__, torch.is_grad_enabled
         # What is traced or exported has no shapes of its own to look at.
@@ -74,7 +71,8 @@ class Inputs:
                 sys.setprofile(None)  # It was ended in another thread.
                 return
             callback, began = set_eval_frame(None), time.perf_counter()
-            in_pass = self.marked == (sums[MARK], sums[FORWARD])
+            if self.mark != sums[MARK]:
+                self.mark, self.since = sums[MARK], 0.0
             try:
                 with Held():
                     try:
@@ -82,12 +80,13 @@ class Inputs:
                             self.unseen += 1
                         if not any(is_traced() for is_traced in traced):
                             there = frame.f_locals
-                            self.called(there["self"], there["args"], there["kwargs"])
+                            self.called(there["self"], there["args"], there["kwargs"], began)
                     except Exception:
                         pass  # Less is known of the model then.
             finally:
-                if in_pass:
-                    self.ahead += time.perf_counter() - began
+                took = time.perf_counter() - began
+                if not in_backward():
+                    self.own, self.since = self.own + took, self.since + took
                 set_eval_frame(callback)
 
         self.seen = seen
@@ -96,15 +95,14 @@ class Inputs:
         if sys.getprofile() is None and "_yappi" not in sys.modules:
             sys.setprofile(seen)
 
-    def called(self, module, inputs, keywords):
+    def called(self, module, inputs, keywords, began):
         if id(module) not in self.inner or self.found["autocast"] is None:
             self.begins(module)
         if self.model is not None and self.model() is module:
             self.given(inputs, keywords)
-            now = self.sums[MARK], self.sums[FORWARD]
-            if self.marked != now and self.trains(module):
-                self.marked = now
-                self.ahead += time.perf_counter() - self.sums[MARK]
+            if self.marked != self.mark and self.trains(module):
+                self.marked = self.mark
+                self.ahead += began - self.mark - self.since
 
     def trains(self, called):
         import torch
@@ -199,10 +197,10 @@ class Inputs:
             found["opaque"] = type(value).__name__
 
     def passes(self):
-        """How long forward passes are from the first call of a module, if the program spent much of the step before it
-        called one, as with loading without a DataLoader, or a pause. Else no bound."""
+        """The time that the program spends in a step before it calls the model, as in loading without a DataLoader or
+        in a pause, and how long its forward passes take from there."""
         whole = self.sums[FORWARD] - self.forward
-        return max(whole - self.ahead, 0.0) if self.ahead > AHEAD * whole else math.inf
+        return self.ahead, max(whole - self.ahead - self.own, 0.0)
 
     def stop(self):
         self.over = True

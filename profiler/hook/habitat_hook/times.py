@@ -40,8 +40,9 @@ class Times:
         # The sums from which the next step is timed; None if it is not to be.
         self.before = None
         self.memory_at = 0.0
-        # How long a forward pass is at most (`Inputs.passes`): the time from the last mark may have a pause in it.
-        self.passes = math.inf
+        # The time before forward passes that the times from the last mark include, and how long they were beside it in
+        # the step that was looked at (`Inputs.passes`).
+        self.passes = 0.0, math.inf
 
     def begins(self):
         """The step before the first row, and the sums at the end of each."""
@@ -84,7 +85,9 @@ class Times:
             text += ',"idle_us":%s' % micros(spent(IDLE))
         if columns[BACKWARD][-1] != before[BACKWARD][0]:
             every = -(-len(rows) // MOST_PARTS)
-            forward, backward = [min(one, self.passes) for one in spent(FORWARD)[::every]], spent(BACKWARD)[::every]
+            # At least as long as in the step that was looked at: other steps may have no such pause before them.
+            (ahead, seen), whole = self.passes, spent(FORWARD)[::every]
+            forward, backward = [min(one, max(one - ahead, seen)) for one in whole], spent(BACKWARD)[::every]
             ended = zip(columns[END][::every], columns[PASSED][::every], before[END][::every])
             update = [end - passed if passed > start else UNKNOWN for end, passed, start in ended]
             known = [one >= 0 for one in update]

@@ -122,7 +122,9 @@ pub(super) fn completions(shell: Shell, out: &mut dyn Write) -> Result<u8, CliEr
     // Written in one go: the generator panics if its writer fails.
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "habitat-tui", &mut text);
-    out.write_all(&text)?;
+    let text = String::from_utf8_lossy(&text);
+    // clap_complete 4.6 names a program with a hyphen in two ways.
+    out.write_all(text.replace("habitat__subcmd__tui", "habitat__tui").as_bytes())?;
     Ok(0)
 }
 

@@ -116,17 +116,22 @@ fn without_shapes_names_are_matched() {
 }
 
 #[test]
-fn a_difference_is_beyond_the_spread_only_where_no_steps_overlap() {
+fn a_difference_is_beyond_the_spread_if_no_steps_overlap_or_half_of_many_do_not() {
     let of = |step: &str| profile(step, &[operation("mm", "forward", 1, "[[2, 2]]", 10.0)]);
-    let range = |low: f64, mid: f64, high: f64| {
-        of(&format!(r#"{{"duration_us": {mid}, "duration_range_us": [{low}, {high}], "samples": 9}}"#))
+    let steps = |samples: u32, low: f64, mid: f64, high: f64| {
+        of(&format!(r#"{{"duration_us": {mid}, "duration_range_us": [{low}, {high}], "samples": {samples}}}"#))
     };
+    let range = |low: f64, mid: f64, high: f64| steps(MANY - 1, low, mid, high);
     let spread = |first: &Profile, second: &Profile| {
         Difference::of_recordings([first, second], GroupBy::Name, |_| "all").unwrap().spread()
     };
     let (low, high, wide) = (range(90.0, 100.0, 110.0), range(120.0, 130.0, 140.0), range(95.0, 130.0, 140.0));
     assert_eq!([spread(&low, &high), spread(&high, &low)], [Spread::Beyond, Spread::Beyond]);
     assert_eq!([spread(&low, &wide), spread(&wide, &low), spread(&low, &low)], [Spread::Within; 3]);
+    let many = |low: f64, mid: f64, high: f64| steps(MANY, low, mid, high);
+    let (low, outlier, later) = (many(90.0, 100.0, 110.0), many(90.0, 100.0, 300.0), many(120.0, 130.0, 140.0));
+    assert_eq!([spread(&outlier, &later), spread(&later, &outlier)], [Spread::Beyond; 2]);
+    assert_eq!(spread(&low, &many(90.0, 109.0, 140.0)), Spread::Within);
     assert_eq!([spread(&low, &of(STEP)), spread(&of(STEP), &low)], [Spread::Unknown; 2]);
 }
 
