@@ -431,7 +431,7 @@ fn job(table: Spanned<Table>, text: &str) -> Result<JobTable, JobsFileError> {
     Ok(JobTable { line, name, step, time, after: Vec::new(), wish, launch, copy })
 }
 
-/// What is wrong with the times of a job: the key, and the rest of the sentence.
+/// Refuses invalid times of a job, with the key and the rest of the sentence.
 fn check_time(time: &TimeTable, has_deadline: bool) -> Result<(), (&'static str, String)> {
     if time.count == Some(0) {
         return Err(("count", ": 0; omit the job, or set the number of copies".to_owned()));
