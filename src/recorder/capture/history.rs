@@ -30,6 +30,8 @@ const SAVED: f64 = 0.2;
 const STRANGE: u32 = 16;
 /// Steps between two such steps from which they are single pauses.
 const RARE: f64 = 500.0;
+/// Long steps to compare a long step with (a choice).
+const LONG: usize = 8 * GAPS.0;
 /// Most processes that train at the same time.
 const MOST: usize = 1000;
 
@@ -57,8 +59,8 @@ struct Process {
     /// Steps in a row that took longer without a known reason.
     strange: u32,
     batches: Option<u64>,
-    /// The last long step without a known cause, and the distances between the last ones.
-    long: (u64, VecDeque<u64>),
+    /// Numbers and times of the last long steps without a known cause.
+    long: VecDeque<(u64, f64)>,
     memory: Option<(u64, u64)>,
     last: u32,
 }
@@ -229,7 +231,7 @@ impl Process {
                     Kind::Checkpoint
                 } else if has_more {
                     Kind::Validation
-                } else if (saved > 0.0 || time - waited >= PAUSE * usual) && !self.is_noise(step) {
+                } else if (saved > 0.0 || time - waited >= PAUSE * usual) && !self.is_noise(step, time) {
                     Kind::Other
                 } else {
                     Kind::Training
@@ -250,19 +252,20 @@ impl Process {
     }
 
     /// Whether a long step without a known cause is one of many at irregular distances, as where other programs use the
-    /// processors: part of the spread of training steps. Periodic work and single pauses are not.
-    fn is_noise(&mut self, step: u64) -> bool {
-        let (last, gaps) = &mut self.long;
+    /// processors: part of the spread of training steps. Periodic work and single pauses are not. Steps of less than
+    /// half its time are of another kind, such as noise beside an evaluation.
+    fn is_noise(&mut self, step: u64, time: f64) -> bool {
+        if self.long.len() == LONG {
+            self.long.pop_front();
+        }
+        self.long.push_back((step, time));
+        let alike: Vec<u64> =
+            self.long.iter().filter(|(_, other)| *other >= time / 2.0).map(|(step, _)| *step).collect();
         // Several in a row are one event, as when the machine becomes slower.
-        let gap = step.saturating_sub(std::mem::replace(last, step));
-        if gap > 1 && gap < step {
-            gaps.push_back(gap);
-        }
-        if gaps.len() > GAPS.0 {
-            gaps.pop_front();
-        }
+        let gaps = alike.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).filter(|gap| *gap > 1);
+        let gaps: Vec<u64> = gaps.rev().take(GAPS.0).collect();
         let middle = median(&mut gaps.iter().map(|gap| *gap as f64).collect::<Vec<_>>());
-        middle.is_some_and(|middle| middle < RARE) && are_irregular(gaps.make_contiguous())
+        middle.is_some_and(|middle| middle < RARE) && are_irregular(&gaps)
     }
 
     /// Adjusts the usual time and number of batches: at first with every step, later when half of the steps are new.
@@ -377,6 +380,19 @@ mod tests {
             *time += if step % 10 == 0 { 12e5 } else { 0.0 } + if step % 25 == 0 { 16e5 } else { 0.0 };
         });
         assert_eq!(kinds(&all).len(), 480);
+        // Evaluations every sixty steps, beside noise that takes less.
+        let all = gathered(4001, |step, time, _| {
+            *time = if step % 60 == 0 {
+                6e6
+            } else if noise(step) {
+                8e5
+            } else {
+                1e5
+            }
+        });
+        let found = kinds(&all);
+        let evaluations = (1..=66).filter(|number| found.contains(&(60 * number, Kind::Other))).count();
+        assert!(evaluations == 66 && found.len() <= 66 + 2 * GAPS.1, "{evaluations}: {found:?}");
     }
 
     #[test]
