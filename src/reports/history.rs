@@ -160,15 +160,15 @@ fn memory_words(digest: &Digest, total: &Stretch) -> Option<String> {
     Some(format!("{} resident{from}{peak}", memory(total.resident)))
 }
 
-/// Findings of the whole history, most important first: a slow rank, steps that became slower, checkpoints and validations
-/// that take long, memory that grew.
+/// Findings of the whole history, most important first: a slow rank, steps that became slower, checkpoints, validations and
+/// other periodic work that take long, memory that grew.
 pub fn stands_out(digest: &Digest) -> Vec<String> {
     let found = [slow_rank(&digest.ranks), slower(digest)].into_iter().chain(beside(digest)).chain([grown(digest)]);
     found.flatten().collect()
 }
 
-/// Checkpoints and validations that take a large share of the time.
-fn beside(digest: &Digest) -> [Option<String>; 2] {
+/// Checkpoints, validations and periodic long steps that take a large share of the time.
+fn beside(digest: &Digest) -> [Option<String>; 3] {
     let share = |seconds: f32| {
         let total = digest.total?;
         Some(f64::from(seconds) / (f64::from(total.to.saturating_sub(total.from)) / 10.0))
@@ -180,6 +180,9 @@ fn beside(digest: &Digest) -> [Option<String>; 2] {
     [
         of(1, "checkpoints", "save less often, or in the background (torch.distributed.checkpoint.async_save)"),
         of(0, "validations", "validate less often, or on fewer batches"),
+        digest.period[2].and_then(|steps| {
+            of(2, &format!("long steps, every {steps},"), "do less often what the loop does there, such as evaluating")
+        }),
     ]
 }
 

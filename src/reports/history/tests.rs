@@ -56,6 +56,12 @@ fn checkpoints_that_take_much_of_the_time_stand_out() {
     };
     assert!(of(24.0)[0].starts_with("checkpoints take 40 % of the time: save less often"), "{:?}", of(24.0));
     assert!(of(6.0).is_empty());
+    // An evaluation that no DataLoader shows.
+    let mut found = digest(vec![minute(0, 100.0, 1.0)]);
+    found.total.as_mut().unwrap().aside[2] = (10, 33.0);
+    assert!(stands_out(&found).is_empty(), "single pauses");
+    found.period[2] = Some(60);
+    assert!(stands_out(&found)[0].starts_with("long steps, every 60, take 55 % of the time: do less often"));
 }
 
 #[test]
