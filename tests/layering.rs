@@ -186,7 +186,7 @@ const BUDGETS: [(&str, usize); 9] = [
     ("step", 7020),
     ("traces", 8440),
     ("prediction", 14030),
-    ("planning", 10420),
+    ("planning", 10430),
     ("recorder", 7460),
     ("reports", 12020),
     ("screens", 10310),

@@ -138,7 +138,10 @@ pub fn layout_words(part: &Part) -> String {
 /// The plan in one sentence; `None` if there is no plan.
 pub fn verdict(plan: &Plan) -> Option<String> {
     let total = plan.total.as_ref()?;
-    let offers: Vec<String> = plan.parts.iter().map(offer_with_risks).collect();
+    let is_batch = plan.fallback.as_ref().is_some_and(|fallback| fallback.setback == Setback::SameUpdates);
+    let batch = |part: &Part| Some(Risk::Batch(part.global_batch_size)).filter(|_| is_batch);
+    let words = |part| [Some(offer_with_risks(part)), batch(part).map(|risk| risk.words())].into_iter().flatten();
+    let offers: Vec<String> = plan.parts.iter().map(|part| words(part).collect::<Vec<_>>().join(", ")).collect();
     let (cost, hours) = (format::usd_with_range(&total.cost), format::hours_with_range(&total.hours));
     Some(format!("Take {}: {cost} in {hours}", offers.join(", then ")))
 }

@@ -3,12 +3,12 @@
 use habitat_tui::catalog::Vendor;
 use habitat_tui::plan::check::{CheckError, check, check_sources};
 use habitat_tui::plan::{
-    Accept, Beside, Goal, Instead, Lift, NoPlan, Objective, Plan, Reason, RejectionKind, Risk, plan,
+    Accept, Beside, Goal, Instead, Lift, NoPlan, Objective, Plan, Reason, RejectionKind, Risk, Setback, plan,
 };
 use habitat_tui::predict::Predictions;
 use habitat_tui::pricing::{Market, Offer, OfferId, PriceBook, Tier, Trust};
 use habitat_tui::report;
-use habitat_tui::report::beside::{bargain as bargain_words, concessions};
+use habitat_tui::report::beside::{bargain as bargain_words, concessions, verdict};
 use habitat_tui::report::words::Words;
 use habitat_tui::units::GpuSlug;
 use jiff::civil::date;
@@ -289,7 +289,12 @@ fn the_recorded_batch_is_kept_and_another_is_a_choice() {
     assert!((then.get() / other.part.hours.mid.get() - 8.0).abs() < 1e-9);
     let mut free = goal.clone();
     free.limits.accept = vec![Accept::Batch];
-    assert_eq!(plan(&free).parts[0].global_batch_size, Some(256));
+    let accepted = plan(&free);
+    assert_eq!(accepted.parts[0].global_batch_size, Some(256));
+    // Once accepted, it still shows what as many updates take.
+    let fallback = accepted.fallback.as_ref().unwrap();
+    assert_eq!((fallback.setback, fallback.then.as_ref().map(|then| then.hours)), (Setback::SameUpdates, Some(then)));
+    assert!(verdict(&accepted).unwrap().contains(", a global batch of 256: "), "{:?}", verdict(&accepted));
     // Neither the recorded batch nor one machine is fast enough: both limits have to give way.
     let soon = plan(&Goal { deadline: Some(hours(0.5 * other.part.hours.mid.get())), ..goal.clone() });
     let change = soon.reasons.iter().find_map(|reason| match reason {

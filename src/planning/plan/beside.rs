@@ -161,8 +161,15 @@ impl Prepared {
     /// The work if an accepted risk of the plan's only configuration comes true; `None` without such a risk.
     pub(super) fn fallback(&self, plan: &Plan, used: &[usize], limit: &Limit) -> Option<Fallback> {
         let [own] = used else { return None };
-        let own = Some(&self.configurations[*own]).filter(|own| !own.accepted.is_empty())?;
-        let setback = Setback::of(&own.accepted);
+        let own = &self.configurations[*own];
+        // A goal that accepts other batches has none of its own.
+        let kept = self.goal.global_batch.or(self.recorded_batch);
+        let is_other = own.global_batch_size().zip(kept).is_some_and(|(own, kept)| own != kept);
+        let setback = match &own.accepted[..] {
+            [] if is_other => Setback::SameUpdates,
+            [] => return None,
+            accepted => Setback::of(accepted),
+        };
         let is_batch = setback == Setback::SameUpdates;
         let then = if is_batch { Some(self.same_updates(own)) } else { self.firm(plan, used, limit) };
         Some(Fallback { setback, then })

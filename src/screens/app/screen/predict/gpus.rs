@@ -126,9 +126,12 @@ fn cells(row: &Row, scale: Scale, shortest: f64, longest: f64) -> Vec<Cell> {
         Cell::styled(Role::Muted, range_text),
         Cell::draw(role, range),
         Cell::text(row.throughput.as_ref().map_or_else(|| "–".to_owned(), |rate| format::number(rate.mid.get()))),
-        Cell::text(
-            value.and_then(|value| value.per_usd).map_or_else(|| "–".to_owned(), |it| per_usd(it.mid, scale.per_usd)),
-        ),
+        // A narrow screen has no column of prices with their marks.
+        match value.and_then(|value| Some((value, value.per_usd?))) {
+            None => Cell::text("–"),
+            Some((value, it)) if value.marks.is_empty() => Cell::text(per_usd(it.mid, scale.per_usd)),
+            Some((_, it)) => Cell::styled(Role::Warning, format!("?{}", per_usd(it.mid, scale.per_usd))),
+        },
         match value {
             None => Cell::styled(Role::Muted, if row.on_spot { "spot only" } else { "no offer" }),
             Some(value) if value.marks.is_empty() => Cell::styled(Role::Muted, format!("{:.3} ", value.price.get())),
