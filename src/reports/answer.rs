@@ -458,7 +458,7 @@ pub fn write(
     first_lines(profile, catalog, predictions, prices).iter().try_for_each(|line| writeln!(out, "{line}"))
 }
 
-/// The lines of [`write`].
+/// The lines of [`write()`].
 pub fn first_lines(
     profile: &Profile,
     catalog: &Catalog,
