@@ -1175,7 +1175,7 @@ fn a_file_of_another_command_names_that_command() {
     }
 }
 
-/// What is near in the command that was typed comes before other commands that have the flag.
+/// Near names in the typed command come before other commands that have the flag.
 #[test]
 fn a_flag_is_sought_in_its_command_first() {
     let bench = Bench::new();

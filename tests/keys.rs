@@ -499,7 +499,7 @@ fn a_typed_goal_is_read_to_its_last_word() {
         assert_eq!((goal.work, limits), (epochs, (hours, usd)), "{text}: {:?}", app.modal);
     }
     assert_eq!(typed("by Friday 18:00").goal().deadline.unwrap().get(), 54.0);
-    // What is not understood is named, and nothing is set.
+    // An unknown word is named, and the goal stays as it was.
     let before = after("4").goal().clone();
     for (text, word) in [
         ("90 epochs of 1.28M bananas", "\"bananas\""),

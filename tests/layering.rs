@@ -42,7 +42,7 @@ fn rust_files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Source files without unit tests: those have a file `tests.rs`, and a folder where they are many.
+/// Source files without unit tests: those have a file `tests.rs`, or a folder if there are many.
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let is_tests = |path: &Path| path.iter().any(|part| part == "tests" || part == "tests.rs");
     rust_files(folder).into_iter().filter(|path| !is_tests(path.strip_prefix(folder).unwrap())).collect()

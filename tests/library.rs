@@ -1,4 +1,4 @@
-//! What the crates compute and draw, together: on the whole catalog, the samples and the shipped models.
+//! Computations and drawings of the crates together: on the whole catalog, the samples and the shipped models.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 

@@ -54,7 +54,7 @@ fn own_machines_need_no_file() {
         choice.contains(" × as fast as 1 (") && choice.contains(" (--offer own/here/2x-rtx-3090/owned)"),
         "{choice}"
     );
-    // The flags of each advice, in place of those of the work, give it.
+    // The flags of each advice, instead of those of the work, give it.
     let larger = assumed.lines().find(|line| line.contains(", 4 times fewer updates: 2 × rtx-3090: "));
     let larger = larger.unwrap_or_else(|| panic!("{assumed}"));
     assert!(larger.contains(" × as fast as 1 at batch 32 ("), "{larger}");

@@ -155,7 +155,7 @@ hooks[key] = watched
 for number in range(calls):
     step()
 hooks[key] = hook
-# What timing a backward pass adds to it: the hook's own time of the pass is what it takes without.
+# Time that timing a backward pass adds: the hook's own time of the pass is the time without it.
 sums, of_passes = dict(zip(passes.__code__.co_freevars, (cell.cell_contents for cell in passes.__closure__)))["sums"], []
 def watched_pass(*arguments, **named):
     before, inside = time.perf_counter(), sums[4]

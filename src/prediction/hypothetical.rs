@@ -1,5 +1,6 @@
 //! Predicts a step on a GPU with changed figures: the step on the real GPU without its data, scaled by the models' ratio
-//! of the changed GPU to the unchanged one; its data take as long as recorded. Corrections measured on that GPU affect both alike and cancel.
+//! of the changed GPU to the unchanged one; its data take as long as recorded. Corrections measured on that GPU affect
+//! both alike and cancel.
 
 use super::choice::predict;
 use super::{Estimate, Finding, OperationPrediction, Options, PredictError, Prediction, StepTime, Supply};

@@ -51,8 +51,7 @@ pub struct Aim {
     pub plan: Option<Planned>,
 }
 
-/// What a plan says about a job, from the start of its program: what the set-up of the machine before it takes is left
-/// out.
+/// A plan's figures of a job from the start of its program, without the set-up of the machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Planned {
     /// GPU of the first part.

@@ -442,9 +442,9 @@ pub fn precision(recorded: &Predictions, other: &Predictions, to: Precision) -> 
     (!parts.is_empty()).then(|| format!("In {to} instead of the recorded {from}: {}", parts.join("; ")))
 }
 
-/// Writes the answer in a few lines: what bounds the step, if known, the slowest layers, the fastest GPU, the best value, the GPU
-/// of the recording, and how certain they are; for up to five GPUs, a line for each of them. Omits lines without an
-/// answer; without predictions, writes the first line only.
+/// Writes the answer in a few lines: what bounds the step, if known, the slowest layers, the fastest GPU, the best value,
+/// the GPU of the recording, and how certain they are; for up to five GPUs, a line for each of them. Omits lines without
+/// an answer; without predictions, writes the first line only.
 ///
 /// # Errors
 /// Write errors of `out`.

@@ -181,7 +181,11 @@ fn beside(digest: &Digest) -> [Option<String>; 3] {
         of(1, "checkpoints", "save less often, or in the background (torch.distributed.checkpoint.async_save)"),
         of(0, "validations", "validate less often, or on fewer batches"),
         digest.period[2].and_then(|steps| {
-            of(2, &format!("long steps, every {steps},"), "do less often what the loop does there, such as evaluating")
+            of(
+                2,
+                &format!("long steps, the first and then every {steps},"),
+                "do less often what the loop does there, such as evaluating",
+            )
         }),
     ]
 }

@@ -244,7 +244,7 @@ fn what_a_killed_keeper_recorded_stays() {
     wait_for("its end is noticed", || listed(&place, &name)["standing"] == "lost");
     terminal.sees("ended unseen");
     assert!(listed(&place, &name)["steps"].as_u64() > Some(20));
-    // What was written is there, and a record that was cut off is not.
+    // The written records are there, without the one that was cut off.
     let steps = counted(&history(&place, &name));
     assert!((15..200).contains(&steps), "{steps}");
     let path = file(&place, &name, "steps.0");

@@ -7,6 +7,7 @@ use habitat_tui::plan::{
 };
 use habitat_tui::predict::Predictions;
 use habitat_tui::pricing::{Market, Offer, OfferId, PriceBook, Tier, Trust};
+use habitat_tui::profile::Mode;
 use habitat_tui::report;
 use habitat_tui::report::beside::{bargain as bargain_words, concessions, verdict};
 use habitat_tui::report::words::Words;
@@ -295,6 +296,13 @@ fn the_recorded_batch_is_kept_and_another_is_a_choice() {
     let fallback = accepted.fallback.as_ref().unwrap();
     assert_eq!((fallback.setback, fallback.then.as_ref().map(|then| then.hours)), (Setback::SameUpdates, Some(then)));
     assert!(verdict(&accepted).unwrap().contains(", a global batch of 256: "), "{:?}", verdict(&accepted));
+    // Inference has no updates, and a step recorded on several GPUs does not contain its global batch.
+    let [mut inference, mut communicates] = [&steps, &steps].map(Clone::clone);
+    (inference.workload.mode, communicates.communicates) = (Mode::Inference, true);
+    for steps in [inference, communicates] {
+        let plan = habitat_tui::plan::plan(&steps, &offers, &free).unwrap();
+        assert!(plan.parts[0].all_gpus() == 8 && plan.fallback.is_none(), "{:?}", plan.fallback);
+    }
     // Neither the recorded batch nor one machine is fast enough: both limits have to give way.
     let soon = plan(&Goal { deadline: Some(hours(0.5 * other.part.hours.mid.get())), ..goal.clone() });
     let change = soon.reasons.iter().find_map(|reason| match reason {

@@ -156,7 +156,7 @@ fn jobs_share_the_gpus_of_a_machine() {
         (job.start, job.end) = (last, last + job.part.hours);
     }
     assert!(matches!(check(&wrong), Err(CheckError::Shared { .. })), "{:?}", check(&wrong));
-    // Machines are told apart, so that no job has GPUs of two.
+    // Machines have names of their own, so that no job has GPUs of two.
     let names: Vec<String> = offers(&[Machine { count: 2, ..box_of_two }]).map(|offer| offer.instance_type).collect();
     assert_eq!(names, ["box-0 1", "box-0 1:1", "box-0 2", "box-0 2:1"]);
 }

@@ -14,7 +14,7 @@ import operators
 GPUS = {"mi300x": "mi300x", "mi210": "mi210", "mi250x-gcd": "mi250-gcd", "mi100": "mi100"}
 PRECISIONS = {"bf16": "bf16", "fp16": "fp16_tensor", "fp32": "fp32", "fp8": "fp8"}
 operators.PRECISIONS["fp32"] = "fp32", "float32"
-# Rows of a cell (kind, GPU, type, pass, source) that are taken at most.
+# Most rows of a cell (kind, GPU, type, pass, source).
 MOST = 30
 # Products with fewer rows are those of generation. A shorter time is mostly its launch.
 FEWEST_ROWS, LEAST_FLOPS, SHORTEST_US = 128, 5e9, 40.0

@@ -27,7 +27,7 @@ class Backward:
     """Times them, and has the steps of an optimizer counted that PyTorch does not know."""
 
     def __init__(self, times):
-        # What is called after each step of such an optimizer, and what says whether a window is open.
+        # Functions: called after each step of such an optimizer, and whether a window is open.
         self.after_step = self.is_open = None
         self.sums = times.sums
         # What was there before, and what is in its place.

@@ -162,9 +162,7 @@ impl Prepared {
     pub(super) fn fallback(&self, plan: &Plan, used: &[usize], limit: &Limit) -> Option<Fallback> {
         let [own] = used else { return None };
         let own = &self.configurations[*own];
-        // A goal that accepts other batches has none of its own.
-        let kept = self.goal.global_batch.or(self.recorded_batch);
-        let is_other = own.global_batch_size().zip(kept).is_some_and(|(own, kept)| own != kept);
+        let is_other = self.frees_batch && own.global_batch_size() != self.recorded_batch;
         let setback = match &own.accepted[..] {
             [] if is_other => Setback::SameUpdates,
             [] => return None,

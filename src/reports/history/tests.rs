@@ -61,7 +61,10 @@ fn checkpoints_that_take_much_of_the_time_stand_out() {
     found.total.as_mut().unwrap().aside[2] = (10, 33.0);
     assert!(stands_out(&found).is_empty(), "single pauses");
     found.period[2] = Some(60);
-    assert!(stands_out(&found)[0].starts_with("long steps, every 60, take 55 % of the time: do less often"));
+    assert!(
+        stands_out(&found)[0]
+            .starts_with("long steps, the first and then every 60, take 55 % of the time: do less often")
+    );
 }
 
 #[test]

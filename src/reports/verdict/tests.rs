@@ -174,7 +174,7 @@ fn a_recorded_step_that_loads_data_waits_for_them() {
     );
     step.timeline = timeline("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__");
     assert!(of_profile(&step, None).unwrap().next.starts_with("use more DataLoader workers"));
-    // What the last steps waited says more than a step that the profiler slowed.
+    // The waits of the last steps count more than a step that the profiler slowed.
     assert_eq!(verdict(&waiting(0.02, Some(0)), Some(&step), None).unwrap().bound, Bound::Host);
     assert_eq!(
         verdict(&waiting(0.19, Some(2)), Some(&profile(70, "fp32", &[("aten::mm", 70)])), None).unwrap().because,

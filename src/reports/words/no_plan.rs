@@ -106,8 +106,8 @@ impl Words for NoPlan {
     }
 }
 
-/// Why there is no plan, and what would allow one. With such changes, the numbers of rejected offers are one line at the
-/// end.
+/// Reasons for a missing plan, and changes that would allow one. With such changes, the numbers of rejected offers are
+/// one line at the end.
 pub(crate) fn no_plan(reasons: &[NoPlan]) -> Vec<String> {
     let (rejected, others): (Vec<&NoPlan>, Vec<&NoPlan>) =
         reasons.iter().partition(|reason| matches!(reason, NoPlan::Rejected { .. }));

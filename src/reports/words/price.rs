@@ -6,7 +6,7 @@ use super::Words;
 use habitat_planning::pricing::spot::{self, SpotSource, Watched};
 use habitat_planning::pricing::{Doubt, Held, Intensity, Offer, Unusable};
 
-/// What to do about a price that has ended.
+/// Remedy for a price that has ended.
 const RENEW: &str = "run `habitat-tui prices update`, or enter its price in a price file";
 
 /// One or two words for a doubt.

@@ -68,7 +68,7 @@ impl Used {
         Self { most, steps: vec![(0.0, 0.0)] }
     }
 
-    /// First time from `from` on at which there is room for an amount for so many hours.
+    /// First time from `from` on at which an amount has room for these hours.
     fn earliest(&self, from: f64, hours: f64, amount: f64) -> f64 {
         let mut start = from;
         let first = self.steps.partition_point(|(time, _)| *time <= from).saturating_sub(1);
@@ -104,7 +104,7 @@ struct File {
 }
 
 impl File {
-    /// A random file with so many jobs.
+    /// A random file of `count` jobs.
     fn new(count: usize, kinds: &[Predictions], books: &Books, random: &mut Random) -> Result<Self, CliError> {
         let (mut jobs, mut tasks): (Vec<Job>, Vec<Task>) = (Vec::new(), Vec::new());
         let gpus = PROVIDERS.map(|_| (count as f64 * (0.02 + 0.06 * random.unit())).ceil());

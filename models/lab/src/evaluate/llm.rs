@@ -389,7 +389,7 @@ struct Found {
     step: ScaledStep,
     memory: Option<[Bytes; 2]>,
     fits: Fits,
-    /// What the step is predicted from.
+    /// The job that the step is predicted from.
     of: Job,
 }
 

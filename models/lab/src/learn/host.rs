@@ -1,7 +1,7 @@
 //! Host time in the steps that efficiency models are fitted to.
 //!
-//! Only a host too fast to be seen behind most GPUs is taken out of them: a slow one, of unknown machines, would explain
-//! away what their GPUs do.
+//! Only the time of a fast host, which most GPUs hide, is subtracted: that of a slow one, on unknown machines, would
+//! explain times that their GPUs need.
 
 /// Host time of an operation, in microseconds, below that of any machine that was measured.
 pub const LAUNCH_US: f64 = 6.0;

@@ -1,6 +1,6 @@
 //! Terms of AMD GPUs: how far each is from that of NVIDIA's, from steps and operators that were measured on AMD GPUs.
 //!
-//! The terms of the shipped model are the middle of what is expected of AMD's; what few measurements tell of stays there.
+//! The terms of the shipped model are the prior mean of AMD's; terms with few measurements stay near it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,16 +16,16 @@ use super::minimise::minimise;
 use super::{Design, Row};
 use crate::published::{Extent, PublishedStep};
 
-/// Width of what is expected of a term of AMD's about NVIDIA's, in widths of what was expected of that. With 0.4 to 1.2
-/// steps of left-out networks are predicted alike within 3 points.
+/// Prior width of a term of AMD's around NVIDIA's, in widths of NVIDIA's own prior. With 0.4 to 1.2 the errors of steps of
+/// left-out networks differ by at most 3 points.
 const WIDTH: f64 = 0.8;
 /// Widths of one GPU: in traffic it may differ more from others of its architecture, as software does from one machine
 /// to the next. With as much in arithmetic, steps in FP32 are 1.2 to 1.4 times too slow if their network is left out.
 const BOARD: [f64; 2] = [0.1, 0.3];
-/// What all steps of a network on a GPU in a precision count, and all operators of a kind.
+/// Total weight of the steps of a network on a GPU in a precision, and of the operators of a kind (a choice).
 const STEPS: f64 = 1.5;
 const OPERATORS: f64 = 1.0;
-/// What is measured less exactly, or by libraries that were tuned for its shape, counts less.
+/// Weight of steps that are measured less exactly, or by libraries tuned for their shape (a choice).
 const INEXACT: f64 = 0.6;
 /// Logarithm of how much longer operators take without that tuning. Fitted beside the terms, it is 0.10 to 0.17.
 const TUNED: f64 = 0.12;
@@ -35,7 +35,7 @@ const LEAST: f64 = 0.01;
 /// Terms of AMD GPUs with all steps, and ln(measured / predicted) of each step by terms that did not see its family of
 /// networks, or its GPU.
 pub struct Amd {
-    /// What is shipped.
+    /// The shipped terms.
     pub terms: VendorTerms,
     /// The steps' errors.
     pub left_out: Vec<LeftOut>,
@@ -51,7 +51,7 @@ pub struct LeftOut {
     pub gpu: f64,
 }
 
-/// What a step or an operator is alike with: those count together.
+/// Steps or operators that share one weight.
 fn cell(step: &PublishedStep) -> (String, &GpuSlug, Option<&str>, &str, bool) {
     let what = if step.extent == Extent::Step { step.network.clone() } else { step.what() };
     (what, &step.gpu, step.profile.workload.precision.map(Precision::name), &step.source, step.is_compiled)
@@ -129,7 +129,7 @@ fn by_network(steps: &[PublishedStep], left_out: &[LeftOut], log: &dyn Fn(&LeftO
         .collect()
 }
 
-/// What is expected of the terms: those of the model, or what was expected of them if no step told.
+/// Priors of the terms: around those of the model, or the model's own priors for terms without data.
 fn priors(design: &Design, base: &Efficiency) -> Vec<Prior> {
     let (own, _) = design.priors();
     let of = |((side, id), own): (&(Side, Id), &Prior)| match id {
@@ -144,7 +144,7 @@ fn known(base: &Efficiency, side: Side, id: &Id) -> Option<f64> {
     base.factors(side).of(id)
 }
 
-/// What values add to the terms of the model.
+/// Additions of fitted values to the terms of the model.
 fn terms(design: &Design, base: &Efficiency, values: &[f64]) -> VendorTerms {
     let of = |wanted: Side| -> Factors {
         let added = design.terms.iter().zip(values).map(|((side, id), value)| {
