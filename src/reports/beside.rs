@@ -236,7 +236,9 @@ pub fn status_words(plan: &Plan) -> String {
 /// Words for the set of offers that a plan chooses from.
 fn which_words(plan: &Plan) -> String {
     match &plan.goal.limits.accept[..] {
-        [] if plan.parts.iter().all(|part| part.offer.trust.is_firm()) => "firm offers".to_owned(),
+        [] if plan.fallback.is_none() && plan.parts.iter().all(|part| part.offer.trust.is_firm()) => {
+            "firm offers".to_owned()
+        }
         [] => "offers".to_owned(),
         all if Accept::are_all(all) => "priced offers".to_owned(),
         some => format!("offers (accepted: {})", accept_names(some)),

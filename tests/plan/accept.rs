@@ -180,6 +180,10 @@ fn what_is_named_is_accepted() {
     assert_eq!(named(&|goal| goal.limits.providers = ["house", "firm"].map(Into::into).to_vec()), own("firm"));
     assert_eq!(named(&|goal| goal.limits.providers = vec!["far".into()]), None);
     assert_eq!(named(&|goal| goal.limits.gpus = vec![GpuSlug::new("amd").unwrap()]), own("rocm"));
+    // Its program may not run there, which the plan says.
+    let mut amd = asked(&[]);
+    amd.limits.gpus = vec![GpuSlug::new("amd").unwrap()];
+    assert_eq!(planned(&amd).fallback.map(|fallback| fallback.setback), Some(Setback::DoesNotRun));
     let undated = dated("undated", "own", 3.0, Tier::OnDemand).id;
     assert_eq!(named(&|goal| goal.limits.offers = vec![undated.to_string()]), own("undated"));
     assert_eq!(named(&|goal| goal.limits.providers = vec!["undated".into()]), None);

@@ -161,13 +161,8 @@ impl Prepared {
     /// The work if an accepted risk of the plan's only configuration comes true; `None` without such a risk.
     pub(super) fn fallback(&self, plan: &Plan, used: &[usize], limit: &Limit) -> Option<Fallback> {
         let [own] = used else { return None };
-        let own = &self.configurations[*own];
-        let is_other = self.frees_batch && own.global_batch_size() != self.recorded_batch;
-        let setback = match &own.accepted[..] {
-            [] if is_other => Setback::SameUpdates,
-            [] => return None,
-            accepted => Setback::of(accepted),
-        };
+        let own = Some(&self.configurations[*own]).filter(|own| !own.accepted.is_empty())?;
+        let setback = Setback::of(&own.accepted);
         let is_batch = setback == Setback::SameUpdates;
         let then = if is_batch { Some(self.same_updates(own)) } else { self.firm(plan, used, limit) };
         Some(Fallback { setback, then })

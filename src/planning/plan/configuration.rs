@@ -137,7 +137,9 @@ pub(crate) fn configurations(predictions: &Predictions, prices: &PriceBook, goal
     let recorded = Platform::recorded(predictions);
     let with_flag = |is_other: bool| move |goal| (goal, is_other);
     let other = freed(predictions, goal).map(with_flag(true));
-    let other = other.or_else(|| batch::recorded(predictions, goal).map(with_flag(false)));
+    let kept = batch::recorded(predictions, goal);
+    let freed_batch = kept.as_ref().and_then(|goal| goal.global_batch);
+    let other = other.or_else(|| kept.map(with_flag(false)));
     for (place, offer) in prices.offers().iter().enumerate() {
         let mut nearest: Option<Refusal> = None;
         let before = possible.len();
@@ -157,7 +159,7 @@ pub(crate) fn configurations(predictions: &Predictions, prices: &PriceBook, goal
                 Ok((prediction, steps)) => {
                     let from = (place, offer, prices, knows_storage, site);
                     let needs = needs(offer, &prediction.gpu, recorded, &goal.limits);
-                    let of = |step| Configuration::new(from, machines, prediction, step, (goal, &needs));
+                    let of = |step| Configuration::new(from, machines, prediction, step, (goal, &needs, freed_batch));
                     let all: Vec<Configuration> = steps.into_iter().map(of).collect();
                     if let Some(still) = all.first().filter(|one| one.losses.stand_still()) {
                         let per_hour = still.losses.per_hour;
@@ -249,13 +251,16 @@ impl Configuration {
         machines: u32,
         prediction: &Prediction,
         (step, is_other_batch): (SizedStep, bool),
-        (goal, needs): (&Goal, &[Accept]),
+        (goal, needs, freed_batch): (&Goal, &[Accept], Option<u64>),
     ) -> Self {
-        let is_accepted = |need: &Accept| goal.limits.accept.contains(need);
-        let batch = is_other_batch.then_some(Accept::Batch);
-        let (accepted, needs): (Vec<Accept>, Vec<Accept>) = needs.iter().copied().chain(batch).partition(is_accepted);
+        // A platform is accepted by naming its GPU.
+        let is_named = goal.limits.gpus.contains(&prediction.gpu.slug);
+        let is_accepted = |need: &Accept| goal.limits.accept.contains(need) || is_named && *need == Accept::Platform;
         let replicas = offer.gpu_count * machines / step.parallel.gpus();
         let global = step.batch_size.map(|batch| batch.saturating_mul(step.accumulation * u64::from(replicas)));
+        let is_other = is_other_batch || freed_batch.is_some_and(|recorded| global != Some(recorded));
+        let batch = is_other.then_some(Accept::Batch);
+        let (accepted, needs): (Vec<Accept>, Vec<Accept>) = needs.iter().copied().chain(batch).partition(is_accepted);
         let risks = risks(offer, &prediction.gpu, &needs, global);
         let lost = expected(&goal.assumptions, &offer.provider, &offer.region, offer.gpu_count);
         Self {

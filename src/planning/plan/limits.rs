@@ -121,7 +121,7 @@ pub fn other_platform(predictions: &Predictions, gpu: &GpuFacts, instance_type: 
     Some(Platform::of(gpu, instance_type)).filter(|platform| *platform != Platform::recorded(predictions))
 }
 
-/// Kinds that the user has to accept for an offer. A limit that names the offer or its GPU accepts some of them.
+/// Kinds that the user has to accept for an offer. A limit that names the offer accepts all of them.
 pub(super) fn needs(offer: &Offer, gpu: &GpuFacts, recorded: Platform, limits: &Limits) -> Vec<Accept> {
     if limits.offers.iter().any(|id| id == offer.id.as_str()) {
         return Vec::new();
@@ -130,7 +130,7 @@ pub(super) fn needs(offer: &Offer, gpu: &GpuFacts, recorded: Platform, limits: &
     // To accept spot is to accept that old spot prices may have changed. A marketplace host is a kind of its own.
     let is_moved = |doubt: &Doubt| is_spot && matches!(doubt, Doubt::Old { .. });
     let is_doubt = |doubt: &Doubt| !(is_moved(doubt) || *doubt == Doubt::PeerToPeer);
-    let port = Platform::of(gpu, &offer.instance_type) != recorded && !limits.gpus.contains(&gpu.slug);
+    let port = Platform::of(gpu, &offer.instance_type) != recorded;
     [
         is_spot.then_some(Accept::Spot),
         (offer.trust.market == Market::PeerToPeer).then_some(Accept::Marketplace),

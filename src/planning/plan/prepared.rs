@@ -1,7 +1,7 @@
 //! Data of a goal that do not depend on deadline and budget: configurations, and the problems that choose among them.
 
 use super::assumptions::check_assumptions;
-use super::batch::{batch_size, kept, recorded};
+use super::batch::{batch_size, kept};
 use super::configuration::{Configuration, Excluded, Usable, amount, configurations};
 use super::problem::{Choice, Limit, Problem};
 use super::search::{Found, best};
@@ -29,8 +29,6 @@ pub struct Prepared {
     pub(super) recorded_batch: Option<u64>,
     /// Whether the goal's global batch is the profile's, which the user did not choose.
     pub(super) keeps_batch: bool,
-    /// Whether updates may have another batch than the recorded one, which is a risk that the user accepts.
-    pub(super) frees_batch: bool,
     /// Whether the profile was recorded, not made from shapes.
     pub(super) is_recorded: bool,
     pub(super) configurations: Vec<Configuration>,
@@ -59,7 +57,6 @@ impl Prepared {
         check_assumptions(&goal.assumptions)?;
         let kept = kept(predictions, goal);
         let keeps_batch = goal.global_batch.is_none() && kept.is_some();
-        let frees_batch = recorded(predictions, goal).is_some();
         let goal = &Goal { global_batch: kept, ..goal.clone() };
         let work = amount(predictions, goal)?;
         let Usable { configurations, others, excluded } = configurations(predictions, prices, goal);
@@ -83,7 +80,6 @@ impl Prepared {
             knows_storage: prices.knows_storage(),
             recorded_batch,
             keeps_batch,
-            frees_batch,
             is_recorded: predictions.origin.is_some(),
             configurations,
             excluded,
