@@ -110,13 +110,14 @@ pub(crate) fn offer_words(part: &Part) -> String {
     format!("{} at {}, {}", gpu_words(part), place.join(" "), part.offer.tier)
 }
 
-/// The same, with what makes it less than firm.
-fn offer_with_risks(part: &Part) -> String {
+/// The same, with its risks; `is_batch` if its global batch is one.
+fn offer_with_risks(part: &Part, is_batch: bool) -> String {
     let trust = &part.offer.trust;
     let host = (trust.market == Market::PeerToPeer).then(|| Risk::Marketplace.words());
     let doubts = trust.counted().copied().filter(|doubt| *doubt != Doubt::PeerToPeer).collect();
     let doubted = Some(Risk::Doubted(doubts)).filter(|risk| *risk != Risk::Doubted(Vec::new()));
-    let risks: Vec<String> = host.into_iter().chain(doubted.map(|risk| risk.words())).collect();
+    let batch = is_batch.then(|| Risk::Batch(part.global_batch_size).words());
+    let risks: Vec<String> = host.into_iter().chain(doubted.map(|risk| risk.words())).chain(batch).collect();
     let risks = if risks.is_empty() { String::new() } else { format!(", {}", risks.join(", ")) };
     format!("{}{risks}{}", offer_words(part), layout_words(part))
 }
@@ -139,9 +140,7 @@ pub fn layout_words(part: &Part) -> String {
 pub fn verdict(plan: &Plan) -> Option<String> {
     let total = plan.total.as_ref()?;
     let is_batch = plan.fallback.as_ref().is_some_and(|fallback| fallback.setback == Setback::SameUpdates);
-    let batch = |part: &Part| Some(Risk::Batch(part.global_batch_size)).filter(|_| is_batch);
-    let words = |part| [Some(offer_with_risks(part)), batch(part).map(|risk| risk.words())].into_iter().flatten();
-    let offers: Vec<String> = plan.parts.iter().map(|part| words(part).collect::<Vec<_>>().join(", ")).collect();
+    let offers: Vec<String> = plan.parts.iter().map(|part| offer_with_risks(part, is_batch)).collect();
     let (cost, hours) = (format::usd_with_range(&total.cost), format::hours_with_range(&total.hours));
     Some(format!("Take {}: {cost} in {hours}", offers.join(", then ")))
 }

@@ -169,13 +169,11 @@ pub fn stands_out(digest: &Digest) -> Vec<String> {
 
 /// Checkpoints, validations and periodic long steps that take a large share of the time.
 fn beside(digest: &Digest) -> [Option<String>; 3] {
-    let share = |seconds: f32| {
-        let total = digest.total?;
-        Some(f64::from(seconds) / (f64::from(total.to.saturating_sub(total.from)) / 10.0))
-    };
     let of = |place: usize, words: &str, next: &str| {
-        let share = share(digest.total?.aside[place].1).filter(|share| (BESIDE..f64::INFINITY).contains(share))?;
-        Some(format!("{words} take {} of the time: {next}", whole(share.min(1.0))))
+        let total = digest.total?;
+        let share = f64::from(total.aside[place].1) / (f64::from(total.to.saturating_sub(total.from)) / 10.0);
+        let is_large = (BESIDE..f64::INFINITY).contains(&share);
+        is_large.then(|| format!("{words} take {} of the time: {next}", whole(share.min(1.0))))
     };
     [
         of(1, "checkpoints", "save less often, or in the background (torch.distributed.checkpoint.async_save)"),

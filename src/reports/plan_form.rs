@@ -137,8 +137,7 @@ fn markdown(written: &Written<'_>, out: &mut Vec<u8>) -> std::io::Result<()> {
         Some(summary) => writeln!(out, "**{}**\n", line(&summary))?,
         None => writeln!(out, "**No plan meets these limits.** {}\n", line(&words::no_plan(&plan.reasons).join("; ")))?,
     }
-    let file = written.request.file.as_deref().unwrap_or(Sample::WORDS);
-    let step = ("Step".to_owned(), text::clean(file, 300));
+    let step = ("Step".to_owned(), text::clean(written.request.file.as_deref().unwrap_or(Sample::WORDS), 300));
     for (name, value) in std::iter::once(step).chain(goal::facts(plan)) {
         writeln!(out, "- {name}: {}", line(&value))?;
     }
