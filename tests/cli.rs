@@ -446,6 +446,11 @@ fn files_of_other_kinds_are_told_and_the_command_that_reads_them() {
             );
         }
     }
+    let empty = path(&empty);
+    for command in [&["plan", "--from", empty][..], &["plan-jobs", empty], &["compare", empty, empty]] {
+        let error = bench.error(command);
+        assert!(error.contains("looks like an empty file; the program that wrote it"), "{command:?}: {error}");
+    }
     let error = bench.error(&["import", path(&profile), "-o", path(&bench.path("x.habitat.json"))]);
     assert!(error.contains("looks like a profile; `habitat-tui") && error.contains("` opens it"), "{error}");
     let error = bench.error(&["predict", "--black-box", path(&profile)]);

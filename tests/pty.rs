@@ -137,14 +137,13 @@ fn terminals_of_every_kind_are_drawn_on() {
 #[test]
 fn nothing_is_drawn_while_nothing_happens() {
     let terminal = opened(&[]);
-    // What is still being computed comes first.
-    let mut before = 0;
-    while terminal.written.load(Ordering::SeqCst) != before {
-        before = terminal.written.load(Ordering::SeqCst);
-        std::thread::sleep(Duration::from_secs(1));
-    }
-    std::thread::sleep(Duration::from_secs(2));
-    assert_eq!(terminal.written.load(Ordering::SeqCst), before);
+    // What is still being computed comes first, on a busy machine after pauses.
+    let is_still = |_| {
+        let before = terminal.written.load(Ordering::SeqCst);
+        std::thread::sleep(Duration::from_secs(3));
+        terminal.written.load(Ordering::SeqCst) == before
+    };
+    assert!((0..20).any(is_still));
 }
 
 #[test]

@@ -99,7 +99,7 @@ fn two_recordings_have_a_report_too() {
 #[test]
 fn no_plan_has_its_reasons() {
     let html = report(&place(), &["plan", "--steps", "1M", "--budget", "1"]);
-    assert!(html.contains("No plan meets these limits."), "{html}");
+    assert!(html.contains("<p>No firm plan for 32,000,000 samples within these limits:</p>\n<p>spend "), "{html}");
     assert!(!html.contains("<h2>The plan over time</h2>"), "{html}");
 }
 

@@ -145,6 +145,12 @@ pub fn verdict(plan: &Plan) -> Option<String> {
     Some(format!("Take {}: {cost} in {hours}", offers.join(", then ")))
 }
 
+/// First line where no plan exists, before the changes that would allow one.
+pub fn no_plan(plan: &Plan) -> String {
+    let firm = if plan.goal.limits.accept.is_empty() { "firm " } else { "" };
+    format!("No {firm}plan for {} {} within these limits:", format::grouped(plan.work.get()), plan.work.unit())
+}
+
 /// Cost and time with each number of the own machines' GPUs, or why one is rejected, and what several bring over one;
 /// then what a larger global batch brings. Empty without a choice of them.
 pub fn own(plan: &Plan, prices: &PriceBook) -> Vec<String> {

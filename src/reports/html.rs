@@ -161,16 +161,14 @@ impl Report<'_> {
                 format::number(cost),
                 value.offer.id
             );
-            let class = match (part.is_empty(), is_firm) {
-                (false, _) => "split",
-                (true, true) => "dot",
-                (true, false) => "beside",
-            };
+            let classes = if part.is_empty() { ["beside", "dot"] } else { ["split beside", "split"] };
+            let class = classes[usize::from(is_firm)];
             Some(Point { x: time.as_millis(), y: cost, name, title, class, is_best: false })
         };
         let mut points: Vec<Point> = self.predictions.predictions.iter().filter_map(point).collect();
         // Many slow GPUs would push the others together.
-        let slowest = points.iter().filter(|point| point.class != "split").map(|point| point.x).fold(0.0, f64::max);
+        let slowest =
+            points.iter().filter(|point| !point.class.contains("split")).map(|point| point.x).fold(0.0, f64::max);
         if points.len() > FEW {
             points.retain(|point| point.x <= slowest || slowest == 0.0);
         }
@@ -278,12 +276,9 @@ fn footer(command: &str, created: jiff::Timestamp) -> String {
 
 /// The plan in a sentence with its distance from the limits, or the reasons why none exists.
 fn plan_verdict(plan: &Plan) -> Vec<String> {
-    match beside::summary(plan).filter(|_| plan.status != PlanStatus::Infeasible) {
-        Some(summary) => vec![format!("{summary}.")],
-        None => {
-            std::iter::once("No plan meets these limits.".to_owned()).chain(words::no_plan(&plan.reasons)).collect()
-        }
-    }
+    let summary = beside::summary(plan).filter(|_| plan.status != PlanStatus::Infeasible);
+    let no_plan = || std::iter::once(beside::no_plan(plan)).chain(words::no_plan(&plan.reasons)).collect();
+    summary.map_or_else(no_plan, |summary| vec![format!("{summary}.")])
 }
 
 /// Chart of the Pareto front with the plan and the offers that the user would have to accept.

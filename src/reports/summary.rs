@@ -234,7 +234,6 @@ pub fn write_predictions(
 
 /// Writes the plan in short, the offers to accept, and their risks.
 fn write_answer(plan: &Plan, prices: &PriceBook, out: &mut dyn Write) -> io::Result<()> {
-    let firm = if plan.goal.limits.accept.is_empty() { "firm " } else { "" };
     if let Some(verdict) = beside::verdict(plan) {
         let room = beside::room(plan).into_iter().map(|room| format!("; {room}"));
         writeln!(out, "{verdict}\n  {}{}", beside::status_words(plan), room.collect::<String>())?;
@@ -242,8 +241,7 @@ fn write_answer(plan: &Plan, prices: &PriceBook, out: &mut dyn Write) -> io::Res
             writeln!(out, "  {line}")?;
         }
     } else {
-        let work = format::grouped(plan.work.get());
-        writeln!(out, "No {firm}plan for {work} {} within these limits:", plan.work.unit())?;
+        writeln!(out, "{}", beside::no_plan(plan))?;
         for reason in words::no_plan(&plan.reasons) {
             writeln!(out, "  {reason}")?;
         }

@@ -7,7 +7,7 @@ pub mod prediction;
 pub mod price;
 mod reason;
 
-pub(crate) use no_plan::no_plan;
+pub use no_plan::no_plan;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};

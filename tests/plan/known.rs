@@ -96,7 +96,7 @@ fn a_deadline_that_no_money_meets_is_explained() {
         let plan = limited(max_parts, 2.0, 100.0);
         let texts = [
             "allow 1 h more (1 × gpu-2 at cloud us-1, on-demand, $24.00)",
-            "more money does not help: the fastest plan needs up to 3 h",
+            "more money alone does not help: the fastest plan needs up to 3 h",
             "train on 4 fewer samples (33.3 % of the work)",
         ];
         assert_says(&plan, &texts);
@@ -107,7 +107,7 @@ fn a_deadline_that_no_money_meets_is_explained() {
 #[test]
 fn a_budget_that_no_time_meets_is_explained() {
     let plan = limited(2, 6.0, 10.0);
-    assert_says(&plan, &["spend $8.00 more", "more time does not help: the cheapest plan costs $12.00"]);
+    assert_says(&plan, &["spend $8.00 more", "more time alone does not help: the cheapest plan costs $12.00"]);
     assert_says(&plan, &["train on 4 fewer samples (33.3 % of the work)"]);
     assert_says(&limited(1, 6.0, 10.0), &["spend $8.00 more (1 × gpu-1 at cloud us-1, on-demand, 6 h)"]);
 }
@@ -116,20 +116,26 @@ fn a_budget_that_no_time_meets_is_explained() {
 fn a_deadline_and_a_budget_that_only_help_together_are_both_named() {
     for max_parts in [1, 2] {
         let plan = limited(max_parts, 2.0, 10.0);
-        assert_says(&plan, &["more time does not help", "more money does not help", " and spend "]);
+        assert_says(&plan, &["more time alone does not help", "more money alone does not help", " more and spend "]);
     }
     // With one part: 2 h + 10 units of a tenth and $10 + 8 at rate 2 (6 h, $18), 20 + 8 tenths;
     // rate 4 (3 h, $24): 5 + 14 tenths is the least.
-    assert_says(&limited(1, 2.0, 10.0), &["allow 1 h and spend $14.00 more (1 × gpu-2"]);
+    assert_says(&limited(1, 2.0, 10.0), &["allow 1 h more and spend $14.00 more (1 × gpu-2"]);
 }
 
 #[test]
 fn nothing_at_all_is_explained_too() {
     for max_parts in [1, 2] {
-        assert_says(&limited(max_parts, 0.0, 100.0), &["allow 3 h more", "more money does not help"]);
-        assert_says(&limited(max_parts, 100.0, 0.0), &["spend $12.00 more", "more time does not help"]);
-        assert_says(&limited(max_parts, 0.0, 0.0), &[" and spend ", "set-up alone exceeds the limits"]);
+        assert_says(&limited(max_parts, 0.0, 100.0), &["allow 3 h more", "more money alone does not help"]);
+        assert_says(&limited(max_parts, 100.0, 0.0), &["spend $12.00 more", "more time alone does not help"]);
+        assert_says(&limited(max_parts, 0.0, 0.0), &[" more and spend ", "set-up alone exceeds the limits"]);
     }
+}
+
+#[test]
+fn training_on_almost_none_of_the_work_is_not_proposed() {
+    let says_less = |deadline| told(&limited(1, deadline, 100.0).reasons).iter().any(|reason| reason.contains("fewer"));
+    assert!(says_less(1.0) && !says_less(0.1));
 }
 
 /// What a text proposes does suffice: the very deadline and budget named give a plan.

@@ -11,6 +11,9 @@ use super::{Amount, Confidence, Machines, NoPlan, Objective, RejectionKind};
 use habitat_base::units::{Hours, Samples, Usd};
 use habitat_prediction::Finding;
 
+/// Largest share of the work that a reason proposes to leave out (a choice).
+const MOST_LESS: f64 = 0.9;
+
 /// Reasons, most useful first; `lifted` has the proposals for limits on offers ([`super::relax`]).
 pub(super) fn reasons(prepared: &Prepared, limit: &Limit, lifted: Vec<NoPlan>) -> Vec<NoPlan> {
     let mut reasons = Vec::new();
@@ -118,8 +121,7 @@ fn less_work(prepared: &Prepared, limit: &Limit) -> Option<NoPlan> {
         Amount::Samples(_) => Amount::Samples(Samples::checked(less)?),
         Amount::Steps(_) => Amount::Steps(less),
     };
-    // Do not propose to remove all of the work.
-    (less > 0.0 && share * 100.0 < 99.95).then_some(NoPlan::LessWork { fewer, share })
+    (less > 0.0 && share <= MOST_LESS).then_some(NoPlan::LessWork { fewer, share })
 }
 
 /// An offer that meets the limits at its expected times, if any.

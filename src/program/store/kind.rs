@@ -90,22 +90,25 @@ pub fn kind(path: &Path) -> Result<Kind, StoreError> {
 }
 
 /// Text of a TOML file that must be of the kind `wanted` ([`JOBS`], [`PLAN`]). Texts without the marks of any kind are
-/// left to the parser, whose error has the line.
+/// left to the parser, whose error has the line; an empty file has none.
 ///
 /// # Errors
 /// [`StoreError`] if the file cannot be read, or is of another kind: with the command that reads it.
 pub fn read_toml(path: &Path, wanted: &str) -> Result<String, StoreError> {
     let text = read_text(path, Limit::PLAN)?;
     match of(text.as_bytes(), path) {
-        Kind::Other(Other { what, .. }) if !text.starts_with('{') && (what == wanted || !OURS.contains(&&*what)) => {
+        Kind::Other(Other { what, .. }) if !text.starts_with('{') && (what == wanted || !OTHERS.contains(&&*what)) => {
             Ok(text)
         }
         other => Err(other.refused(path, wanted)),
     }
 }
 
-/// TOML files of this program that commands read, by their words.
-const OURS: [&str; 4] = [JOBS, PLAN, "a price file", "a catalog file"];
+/// A file of nothing but white space.
+const EMPTY: &str = "an empty file";
+
+/// TOML files of this program that commands read, by their words, and empty ones.
+const OTHERS: [&str; 5] = [JOBS, PLAN, "a price file", "a catalog file", EMPTY];
 
 /// Kind of a TOML file of this program and advice, by tables and keys that only one kind has.
 fn of_toml(text: &str, file: &str) -> Option<(&'static str, String)> {
@@ -212,7 +215,7 @@ fn of_bytes(head: &[u8], path: &Path) -> Option<Other> {
         return other("a Git LFS pointer, not the file itself", Some(remedy));
     }
     if head.iter().all(u8::is_ascii_whitespace) {
-        return other("an empty file", Some("the program that wrote it may have ended early, or the disk was full"));
+        return other(EMPTY, Some("the program that wrote it may have ended early, or the disk was full"));
     }
     let pictures: [(&[u8], &str); 5] = [
         (b"\x89PNG", "a picture (PNG)"),

@@ -27,7 +27,7 @@ pub(super) struct Point {
     pub(super) name: String,
     /// Tooltip.
     pub(super) title: String,
-    /// `dot`, `chosen`, `beside` or `split`.
+    /// `dot`, `chosen`, or `beside` and `split` or both.
     pub(super) class: &'static str,
     /// Whether the point is on the Pareto front; a line connects these.
     pub(super) is_best: bool,

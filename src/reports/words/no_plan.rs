@@ -45,23 +45,23 @@ impl Words for NoPlan {
                 let cost = dollars(cost_usd.get());
                 format!("allow {} more ({}, {cost})", more_hours(hours.get()), label(with))
             }
-            Self::TimeDoesNotHelp { cost_usd: None, .. } => "more time does not help".to_owned(),
+            Self::TimeDoesNotHelp { cost_usd: None, .. } => "more time alone does not help".to_owned(),
             Self::TimeDoesNotHelp { cost_usd: Some(cost), with } => {
                 let cost = dollars(cost.get());
-                format!("more time does not help: the cheapest plan costs {cost} ({})", label(with))
+                format!("more time alone does not help: the cheapest plan costs {cost} ({})", label(with))
             }
             Self::MoreMoney { usd, with, hours } => {
                 let hours = duration(hours.get());
                 format!("spend {} more ({}, {hours})", more_dollars(usd.get()), label(with))
             }
-            Self::MoneyDoesNotHelp { hours: None, .. } => "more money does not help".to_owned(),
+            Self::MoneyDoesNotHelp { hours: None, .. } => "more money alone does not help".to_owned(),
             Self::MoneyDoesNotHelp { hours: Some(hours), confidence, with } => {
                 let needs = time_limit(hours.get(), *confidence);
-                format!("more money does not help: the fastest plan needs {needs} ({})", label(with))
+                format!("more money alone does not help: the fastest plan needs {needs} ({})", label(with))
             }
             Self::MoreTimeAndMoney { hours, usd, with } => {
                 let (hours, usd) = (more_hours(hours.get()), more_dollars(usd.get()));
-                format!("allow {hours} and spend {usd} more ({})", label(with))
+                format!("allow {hours} more and spend {usd} more ({})", label(with))
             }
             Self::SetupTooLong { has_deadline, has_budget } => {
                 let exceeded = match (has_deadline, has_budget) {
@@ -106,10 +106,10 @@ impl Words for NoPlan {
     }
 }
 
-/// Reasons for a missing plan, and changes that would allow one. With such changes, the numbers of rejected offers are
-/// one line at the end.
-pub(crate) fn no_plan(reasons: &[NoPlan]) -> Vec<String> {
-    let (rejected, others): (Vec<&NoPlan>, Vec<&NoPlan>) =
+/// Changes that would allow a plan, then the reasons for its absence. With such changes, the numbers of rejected offers
+/// are one line at the end.
+pub fn no_plan(reasons: &[NoPlan]) -> Vec<String> {
+    let (rejected, mut others): (Vec<&NoPlan>, Vec<&NoPlan>) =
         reasons.iter().partition(|reason| matches!(reason, NoPlan::Rejected { .. }));
     if !others.iter().any(|reason| is_change(reason)) {
         return super::all(reasons);
@@ -122,6 +122,7 @@ pub(crate) fn no_plan(reasons: &[NoPlan]) -> Vec<String> {
         })
         .collect();
     let counts = (!counts.is_empty()).then(|| format!("not counted: offers {}", counts.join(", ")));
+    others.sort_by_key(|reason| !is_change(reason));
     others.into_iter().map(Words::words).chain(counts).collect()
 }
 

@@ -28,6 +28,10 @@ struct Made<'a> {
     phase: Phase,
 }
 
+/// Note of a model that also takes pictures or sound.
+const OTHER_PARTS: &str =
+    "the language model alone: its parts for pictures or sound are left out; trace the program's code to count them";
+
 /// One matrix of weights between tokens.
 #[derive(Debug, Clone, Copy)]
 struct Linear {
@@ -90,6 +94,7 @@ impl Decoder {
             ),
         ];
         notes.extend(self.experts.map(|_| experts.to_owned()));
+        notes.extend(self.has_other_parts.then(|| OTHER_PARTS.to_owned()));
         let source = format!("{TRACE_OF_SHAPES}, from dimensions");
         profile.recording =
             Some(Recording { source, step_marks: None, ranks: None, joined_share: None, tf32_known: false, notes });
@@ -310,6 +315,23 @@ impl Made<'_> {
         self.elementwise(count, module, [elements, elements], &[("mul", queries.clone()), ("add", queries)]);
     }
 
+    /// Fused causal attention, with a window in its share of `count` layers.
+    fn fused(&mut self, count: u32, module: &str, name: &str, inputs: Vec<Shape>, outputs: Vec<Shape>) {
+        let window = self.of.window.filter(|window| window.tokens < self.step.length);
+        let share = window.map_or(0.0, |window| f64::from(window.layers) / f64::from(self.of.layers));
+        let windowed = (f64::from(count) * share.min(1.0)).round() as u32;
+        let sizes = |tokens: u64| [("window_size_left", tokens as i64 - 1), ("window_size_right", 0)];
+        let limits = window.map(|window| sizes(window.tokens));
+        for (count, limits) in [(count - windowed, None), (windowed, limits)] {
+            if count > 0 {
+                let made = self.add(count, module, name, inputs.clone(), outputs.clone());
+                made.attributes.insert("is_causal".to_owned(), Attribute::Bool(true));
+                let limits = limits.into_iter().flatten();
+                made.attributes.extend(limits.map(|(name, value)| (name.to_owned(), Attribute::Int(value))));
+            }
+        }
+    }
+
     fn attention(&mut self, count: u32, module: &str) {
         let [queries, keys, values] = self.heads();
         let (batch, length) = (self.step.batch, self.step.length);
@@ -317,8 +339,7 @@ impl Made<'_> {
         if self.step.is_fused {
             let outputs = vec![result, vec![batch, self.of.heads, length]];
             let inputs = vec![queries, keys, values];
-            let made = self.add(count, module, "aten::_scaled_dot_product_flash_attention", inputs, outputs);
-            made.attributes.insert("is_causal".to_owned(), Attribute::Bool(true));
+            self.fused(count, module, "aten::_scaled_dot_product_flash_attention", inputs, outputs);
             return;
         }
         let (folded, pairs) = (batch * self.of.heads, vec![batch, self.of.heads, length, length]);
@@ -336,8 +357,7 @@ impl Made<'_> {
             let sums = vec![batch, self.of.heads, length];
             let inputs = vec![result.clone(), queries.clone(), keys.clone(), values.clone(), result, sums];
             let name = "aten::_scaled_dot_product_flash_attention_backward";
-            let made = self.add(count, module, name, inputs, vec![queries, keys, values]);
-            made.attributes.insert("is_causal".to_owned(), Attribute::Bool(true));
+            self.fused(count, module, name, inputs, vec![queries, keys, values]);
             return;
         }
         let (folded, pairs) = (batch * self.of.heads, vec![batch, self.of.heads, length, length]);

@@ -163,6 +163,73 @@ fn files_of_transformers_have_its_parameters() {
     }
 }
 
+/// The language model of a model that also takes pictures: Gemma 3 27B (27.0 billion without its 0.4 of the vision part;
+/// the published file leaves out the vocabulary), Llama 4 Scout and Maverick (109 and 400 billion, 17 of them active), GLM-4.5-Air (106 billion, with
+/// heads wider than the model).
+#[test]
+fn the_language_model_of_a_larger_one_is_found() {
+    let of = |json: &str| Decoder::from_config("m", json.as_bytes()).unwrap();
+    let near = |found: u64, expected: f64| assert!((found as f64 / expected - 1.0).abs() < 0.02, "{found} {expected}");
+    let gemma = of(r#"{"model_type": "gemma3", "vision_config": {"hidden_size": 1152}, "text_config": {
+        "model_type": "gemma3_text", "hidden_size": 5376, "intermediate_size": 21504, "num_hidden_layers": 62,
+        "num_attention_heads": 32, "num_key_value_heads": 16, "head_dim": 128}}"#);
+    near(gemma.parameters()[0], 27.0e9);
+    let notes = |model: &Decoder| model.profile(STEP).unwrap().recording.unwrap().notes.join("\n");
+    assert!(notes(&gemma).contains("its parts for pictures or sound are left out"));
+    assert!(!notes(&llama(2)).contains("pictures"));
+    let llama4 = |experts: u32, every: u32| {
+        of(&format!(
+            r#"{{"model_type": "llama4", "text_config": {{"model_type": "llama4_text", "hidden_size": 5120,
+                "intermediate_size": 8192, "intermediate_size_mlp": 16384, "num_hidden_layers": 48,
+                "num_attention_heads": 40, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 202048,
+                "num_local_experts": {experts}, "num_experts_per_tok": 1, "interleave_moe_layer_step": {every}}}}}"#
+        ))
+    };
+    for (model, all) in [(llama4(16, 1), 109e9), (llama4(128, 2), 400e9)] {
+        near(model.parameters()[0], all);
+        near(model.parameters()[1], 17.1e9);
+    }
+    let glm =
+        of(r#"{"model_type": "glm4_moe", "hidden_size": 4096, "intermediate_size": 10944, "num_hidden_layers": 46,
+        "moe_intermediate_size": 1408, "num_attention_heads": 96, "num_key_value_heads": 8, "head_dim": 128,
+        "n_routed_experts": 128, "n_shared_experts": 1, "num_experts_per_tok": 8, "first_k_dense_replace": 1,
+        "vocab_size": 151552}"#);
+    near(glm.parameters()[0], 106e9);
+}
+
+/// A window of w tokens leaves w (L - w / 2) of the L² pairs: 128 in every second layer of gpt-oss; named layers go
+/// before the family's; Qwen's files have windows that are not used.
+#[test]
+fn windows_leave_fewer_pairs() {
+    let of = |kind: &str, more: &str| {
+        let json = format!(
+            r#"{{"model_type": "{kind}", "hidden_size": 512, "intermediate_size": 512, "num_hidden_layers": 4,
+                "num_attention_heads": 8, "vocab_size": 1000, "sliding_window": 128{more}}}"#
+        );
+        let mut step = Decoder::from_config("m", json.as_bytes()).unwrap().profile(STEP).unwrap();
+        step.operations.retain(|operation| operation.name.contains("attention"));
+        flops(&step, Phase::Forward)
+    };
+    let whole = of("qwen3", "");
+    let length = STEP.length as f64;
+    let left = 128.0 * (length - 64.0) / (length * length / 2.0);
+    for (kind, more, windowed) in [
+        ("mistral", "", 4.0),
+        ("gpt_oss", "", 2.0),
+        (
+            "gpt_oss",
+            r#", "layer_types": ["sliding_attention", "full_attention", "full_attention", "full_attention"]"#,
+            1.0,
+        ),
+        ("qwen3", r#", "use_sliding_window": true"#, 4.0),
+        ("mistral", r#", "use_sliding_window": false"#, 0.0),
+    ] {
+        let found = of(kind, more) / whole;
+        let expected = (windowed * left + 4.0 - windowed) / 4.0;
+        assert!((found / expected - 1.0).abs() < 0.01, "{kind} {more}: {found} {expected}");
+    }
+}
+
 #[test]
 fn a_wrong_config_names_its_field() {
     let of = |json: &str| Decoder::from_config("m", json.as_bytes()).unwrap_err().to_string();

@@ -105,7 +105,9 @@ impl Row {
             vocabulary: self.vocab?,
             is_tied: self.act == "gelu",
             experts,
+            window: None,
             longest: None,
+            has_other_parts: false,
         })
     }
 

@@ -201,7 +201,7 @@ fn answer(painter: &mut Painter<'_>, area: Rect) {
             painter.text(area.x, y, area.width, "No plan meets the limits.", Role::Error);
         }
         y += beside(painter, Rect { y, height: area.bottom().saturating_sub(y), ..area });
-        for reason in words::of_all(&plan.reasons) {
+        for reason in words::no_plan(&plan.reasons) {
             let left = Rect { y, height: area.bottom().saturating_sub(y), ..area };
             y += painter.wrapped(left, &bullet(&reason), Role::Warning);
         }
