@@ -312,12 +312,19 @@ pub struct Snapshot {
     pub processes: Vec<Process>,
     /// Steps of the process that made most.
     pub steps: u64,
+    /// Whether it may have made more of them: it was killed before it could report the last ones, or whoever counted
+    /// them was.
+    #[serde(default)]
+    pub steps_at_least: bool,
     /// Number of separate trainings if there are several, and the process that the profile is of.
     pub trainings: Option<(usize, u32)>,
     /// Step times of that process.
     pub times: Option<Times>,
     /// Time since its start, in whole seconds.
     pub elapsed: Duration,
+    /// Whether that is only the time until the process that recorded it was killed.
+    #[serde(default)]
+    pub elapsed_at_least: bool,
     /// GPUs of the machine, if `nvidia-smi` reports them.
     pub boards: Vec<Board>,
     /// Latest step times, in order.

@@ -644,5 +644,8 @@ class Hook:
             if self.link is not None:
                 self.report(0.0)
                 self.report_work()
+                after = self.times.after(self.steps)
+                if after is not None:
+                    self.send(after)
                 self.send({"type": "exit", "steps": self.steps, "backward_passes": self.backward.count})
                 self.link.finish(1.0)

@@ -14,7 +14,7 @@ from .link import micros
 from .memory import peak_memory
 
 # The end of the last step; the waits for data, and in backward passes for other ranks; the time from the last mark
-# (a step's end, a batch's arrival, a pass's end) to each backward pass; that in backward passes; the end of the last
+# (a step's end, a batch's arrival, a pass's or a save's end) to each backward pass; that in backward passes; the end of the last
 # one; the batches that arrived; the time in torch.save; the last mark.
 END, WAITED, IDLE, FORWARD, BACKWARD, PASSED, BATCHES, SAVED, MARK = range(9)
 
@@ -111,6 +111,20 @@ class Times:
             text += ',"memory":[%d,%d]' % (resident_bytes(), peak_memory() or 0)
         return text + "}"
 
+    def after(self, step):
+        """The message about a validation or a save after the last step, of this number; None without one."""
+        sums, last = self.sums, self.before
+        if last is None or sums[BATCHES] == last[BATCHES] and sums[SAVED] == last[SAVED]:
+            return None
+        micros_of = lambda seconds: round(seconds * 1e6, 1)
+        return {
+            "type": "after",
+            "step": step,
+            "time_us": micros_of(sums[MARK] - last[END]),
+            "batches": int(sums[BATCHES] - last[BATCHES]),
+            "saved_us": micros_of(sums[SAVED] - last[SAVED]),
+        }
+
 
 def time_saves(times, trains):
     """Times what torch.save writes, in the thread that trains (`trains` says whether this is it). The function is
@@ -128,7 +142,8 @@ def time_saves(times, trains):
             return inner(*args, **kwargs)
         finally:
             if trains(threading.get_ident()):
-                sums[SAVED] += clock() - began
+                now = sums[MARK] = clock()
+                sums[SAVED] += now - began
 
     _save._habitat_tui = True
     _save.__wrapped__ = inner

@@ -79,6 +79,18 @@ impl Gather {
                 let steps = process.steps(*first, times_us, [waits_us, idle_us], parts, tenths(at));
                 self.add(pid, steps);
             }
+            Message::After { step, time_us, batches, saved_us } => {
+                let Some(process) = self.processes.get_mut(&pid) else { return };
+                let work = messages::Parts {
+                    other_batches: vec![(*step, *batches)],
+                    saved_us: vec![(*step, *saved_us)],
+                    ..messages::Parts::default()
+                };
+                if let Some(one) = process.after(*step, *time_us, &work) {
+                    let one = Stretch::of(&one, process.rank);
+                    process.minute.get_or_insert_with(|| Stretch::empty(one.from, process.rank)).add(&one);
+                }
+            }
             Message::Exit { .. } => {
                 self.close(pid, true);
                 self.processes.remove(&pid);
@@ -214,6 +226,15 @@ impl Process {
         steps
     }
 
+    /// A validation or a checkpoint that took `time` microseconds after the last step; `None` if it is neither.
+    fn after(&mut self, step: u64, time: f64, work: &messages::Parts) -> Option<Step> {
+        let as_step = self.usual.filter(|_| time.is_finite() && time >= 0.0)? + time;
+        let kind = self.kind(step, as_step, f64::NAN, work);
+        let at = self.last.saturating_add((time / 1e5) as u32);
+        let is_known = matches!(kind, Kind::Validation | Kind::Checkpoint);
+        is_known.then_some(Step { step, at, kind, total: time as f32, parts: Parts::default() })
+    }
+
     /// Work of a step, from its time and its batches and saves.
     fn kind(&mut self, step: u64, time: f64, input: f64, parts: &messages::Parts) -> Kind {
         if step <= FIRST {
@@ -225,7 +246,8 @@ impl Process {
         let kind = match self.usual {
             Some(usual) if time >= LONGER * usual => {
                 let more = time - usual;
-                let has_more = batches.zip(self.batches).is_some_and(|(batches, usual)| batches > usual);
+                // Batches are reported from the first one on.
+                let has_more = batches.is_some_and(|batches| batches > self.batches.unwrap_or(0));
                 let waited = if input.is_nan() { 0.0 } else { input };
                 if saved >= SAVED * more {
                     Kind::Checkpoint
@@ -359,6 +381,25 @@ mod tests {
         let minute = crate::live::history::total(stretches(&all, Level::Minutes)).unwrap();
         assert_eq!(minute.aside.map(|(count, _)| count), [2, 1, 5]);
         assert!(minute.total[2] <= 2e5, "none of them is in the training's times");
+    }
+
+    #[test]
+    fn what_follows_the_last_step_counts_if_it_is_a_validation_or_a_save() {
+        let after = |batches, saved_us| {
+            let mut gather = Gather::default();
+            let parts = Box::new(messages::Parts { batches: Some(1), ..messages::Parts::default() });
+            let (times_us, waits_us) = (vec![1e5; 50], vec![]);
+            let steps = Message::Steps { first: 2, times_us, waits_us, workers: None, idle_us: vec![], parts };
+            gather.hear(7, &steps, Duration::from_secs(5));
+            let after = Message::After { step: 51, time_us: 2e6, batches, saved_us };
+            gather.hear(7, &after, Duration::from_secs(9));
+            gather.hear(7, &Message::Exit { steps: 51, backward_passes: 0 }, Duration::from_secs(9));
+            crate::live::history::total(stretches(&gather.due(), Level::Minutes)).unwrap()
+        };
+        let (validation, save) = (after(20, 0.0), after(0, 1.5e6));
+        assert_eq!([validation, save].map(|one| (one.to, one.last, one.steps)), [(70, 51, 46); 2]);
+        assert_eq!((validation.aside[0], save.aside[1]), ((1, 2.0), (1, 2.0)));
+        assert_eq!(after(1, 1e4).to, 50, "a batch that no step followed");
     }
 
     #[test]

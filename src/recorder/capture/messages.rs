@@ -86,6 +86,17 @@ pub enum Message {
         /// The error and its place.
         reason: String,
     },
+    /// A validation or a save after the last step, before the process exits.
+    After {
+        /// Number of that step.
+        step: u64,
+        /// Time from its end to the last batch or save, in microseconds.
+        time_us: f64,
+        /// Batches that a `DataLoader` gave since.
+        batches: u64,
+        /// Time in `torch.save`, in microseconds.
+        saved_us: f64,
+    },
     /// The process exits normally.
     Exit {
         /// Number of steps it made.
