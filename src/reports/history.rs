@@ -4,9 +4,9 @@ use std::io::{self, Write};
 
 use serde_json::{Value, json};
 
-use super::{format, kept};
 use super::table::{Cell, Column, Table};
 use super::verdict::{Verdict, beside};
+use super::{format, kept};
 use habitat_base::units::{Bytes, Hours, Micros};
 use habitat_recorder::live::history::{self, Digest, History, Kind, Parts, Step, Stretch};
 
