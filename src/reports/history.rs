@@ -251,34 +251,17 @@ fn float(value: f32) -> Cell {
     if value.is_nan() { Cell::unknown() } else { Cell::text(value) }
 }
 
+/// A table of numbers with these names, apart by spaces.
+fn numbers(names: &'static str) -> Table {
+    Table::new(&names.split(' ').map(|name| Column::number(name, name)).collect::<Vec<_>>())
+}
+
 /// A row for each stretch of each rank, in order.
 pub fn table(history: &History) -> Table {
-    let names = [
-        "rank",
-        "from_s",
-        "to_s",
-        "first_step",
-        "training_steps",
-        "min_us",
-        "mean_us",
-        "max_us",
-        "input_us",
-        "forward_us",
-        "backward_us",
-        "optimizer_us",
-        "rest_us",
-        "rank_wait_us",
-        "validations",
-        "validation_s",
-        "checkpoints",
-        "checkpoint_s",
-        "others",
-        "other_s",
-        "resident_mib",
-        "gpu_peak_mib",
-        "gpu_busy",
-    ];
-    let mut table = Table::new(&names.map(|name| Column::number(name, name)));
+    let names = "rank from_s to_s first_step training_steps min_us mean_us max_us input_us forward_us backward_us \
+         optimizer_us rest_us rank_wait_us validations validation_s checkpoints checkpoint_s others other_s \
+         resident_mib gpu_peak_mib gpu_busy";
+    let mut table = numbers(names);
     for stretch in rows(history) {
         let mut row = vec![
             stretch.rank.map_or_else(Cell::unknown, Cell::text),
@@ -307,19 +290,8 @@ fn rows(history: &History) -> Vec<Stretch> {
 
 /// A row for each of the last steps.
 pub fn steps_table(history: &History) -> Table {
-    let names = [
-        "step",
-        "at_s",
-        "kind",
-        "time_us",
-        "input_us",
-        "forward_us",
-        "backward_us",
-        "optimizer_us",
-        "rest_us",
-        "rank_wait_us",
-    ];
-    let mut table = Table::new(&names.map(|name| Column::number(name, name)));
+    let names = "step at_s kind time_us input_us forward_us backward_us optimizer_us rest_us rank_wait_us";
+    let mut table = numbers(names);
     for step in &history.steps {
         let [input, forward, backward, optimizer, idle] = step.parts.all();
         let rest = step.parts.rest(step.total).unwrap_or(f32::NAN);

@@ -470,6 +470,11 @@ fn the_parts_of_steps_are_in_the_history(python: &str) {
     assert_eq!((beside("validation"), beside("checkpoint")), (5, 2), "{told}");
     assert_eq!(told["validation_every_steps"], 40);
     assert!(told["total"]["resident_mib"].as_f64().unwrap() > 50.0);
+    let steps = says(&place, &["history", name.trim(), "--steps", "--csv"]).0;
+    for row in steps.lines().skip(1).map(|line| line.split(',').collect::<Vec<_>>()) {
+        let number: u64 = row[0].parse().unwrap();
+        assert_eq!(row[5].is_empty(), number < 11, "unknown until a step was looked at: {row:?}");
+    }
     let text = says(&place, &["history"]).0;
     assert!(text.contains("5 validations (every 40 steps) of") && text.contains("waiting for data"), "{text}");
     // The verdict is that of the report and of the screens.

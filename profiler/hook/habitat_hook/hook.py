@@ -337,6 +337,8 @@ class Hook:
         self.send({"type": "world", "rank": rank(), "size": size, "group": group})
         self.alone = size == 1
         self.records = self.settings["all_ranks"] or size == 1 or rank() in (None, 0)
+        if self.alone and self.has_more():
+            self.times.passes = None
         waits = size > 1 and not torch.cuda.is_initialized()
         waits = waits and all(one.device.type == "cpu" for one in trained(optimizer)[:1])
         self.backward.measure(self.thread, waits)

@@ -42,7 +42,7 @@ class Times:
         self.before = None
         self.memory_at = 0.0
         # The time before forward passes that the times from the last mark include, and how long they were beside it in
-        # the step that was looked at (`Inputs.passes`).
+        # the step that was looked at (`Inputs.passes`); None until then if there will be one.
         self.passes = 0.0, math.inf
 
     def begins(self):
@@ -84,7 +84,7 @@ class Times:
                 text += ',"workers":%d' % workers
         if waits_for_ranks:
             text += ',"idle_us":%s' % micros(spent(IDLE))
-        if grew(BACKWARD):
+        if grew(BACKWARD) and self.passes is not None:
             every = -(-len(rows) // WIDTH // MOST_PARTS)
             # At least as long as in the step that was looked at: other steps may have no such pause before them.
             (ahead, seen), whole = self.passes, spent(FORWARD)[::every]
@@ -123,8 +123,8 @@ class Times:
             "type": "after",
             "step": step,
             "time_us": micros_of(sums[MARK] - last[END]),
-            "batches": int(sums[BATCHES] - last[BATCHES]),
-            "saved_us": micros_of(sums[SAVED] - last[SAVED]),
+            "other_batches": [[step, int(sums[BATCHES] - last[BATCHES])]],
+            "saved_us": [[step, micros_of(sums[SAVED] - last[SAVED])]],
         }
 
 

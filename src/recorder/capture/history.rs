@@ -79,17 +79,10 @@ impl Gather {
                 let steps = process.steps(*first, times_us, [waits_us, idle_us], parts, tenths(at));
                 self.add(pid, steps);
             }
-            Message::After { step, time_us, batches, saved_us } => {
-                let Some(process) = self.processes.get_mut(&pid) else { return };
-                let work = messages::Parts {
-                    other_batches: vec![(*step, *batches)],
-                    saved_us: vec![(*step, *saved_us)],
-                    ..messages::Parts::default()
-                };
-                if let Some(one) = process.after(*step, *time_us, &work) {
-                    let one = Stretch::of(&one, process.rank);
-                    process.minute.get_or_insert_with(|| Stretch::empty(one.from, process.rank)).add(&one);
-                }
+            Message::After { step, time_us, parts } => {
+                let Some(process) = self.process(pid) else { return };
+                let after = process.after(*step, *time_us, parts);
+                self.add(pid, after.into_iter().collect());
             }
             Message::Exit { .. } => {
                 self.close(pid, true);
@@ -154,10 +147,8 @@ impl Gather {
             let hour = process.hour.get_or_insert_with(|| Stretch::empty(minute.from, minute.rank));
             hour.add(&minute);
         }
-        let is_due = |hour: &mut Stretch| end || hour.to.saturating_sub(hour.from) >= HOUR;
-        if let Some(hour) = process.hour.take_if(is_due) {
-            self.due.push((Level::Hours, hour.to_bytes()));
-        }
+        let hour = process.hour.take_if(|hour| end || hour.to.saturating_sub(hour.from) >= HOUR);
+        self.due.extend(hour.map(|hour| (Level::Hours, hour.to_bytes())));
     }
 
     /// Ends all minutes and hours, at the end of the job.
@@ -197,7 +188,6 @@ impl Process {
             let value = of.get(place).copied().filter(|value| value.is_finite() && *value >= 0.0);
             value.map_or(f32::NAN, |value| value.min(most) as f32)
         };
-        let same_length = |of: &[f64]| of.len() == times_us.len();
         let all_us: f64 = times_us.iter().copied().filter(|time| time.is_finite()).sum();
         let (mut passed_us, mut steps) = (0.0, Vec::with_capacity(times_us.len()));
         for (place, time) in times_us.iter().copied().enumerate() {
@@ -206,7 +196,7 @@ impl Process {
             }
             passed_us += time;
             let step = first + place as u64;
-            let each = |of: &[f64]| if same_length(of) { known(of, place, time) } else { f32::NAN };
+            let each = |of: &[f64]| if of.len() == times_us.len() { known(of, place, time) } else { f32::NAN };
             let sampled = |of: &[f64]| match parts.every {
                 every @ 1.. if (place as u64).is_multiple_of(every) => known(of, place / every as usize, time),
                 _ => f32::NAN,
@@ -277,9 +267,7 @@ impl Process {
     /// processors: part of the spread of training steps. Periodic work and single pauses are not. Steps of less than
     /// half its time are of another kind, such as noise beside an evaluation.
     fn is_noise(&mut self, step: u64, time: f64) -> bool {
-        if self.long.len() == LONG {
-            self.long.pop_front();
-        }
+        self.long.drain(..self.long.len().saturating_sub(LONG - 1));
         self.long.push_back((step, time));
         let alike: Vec<u64> =
             self.long.iter().filter(|(_, other)| *other >= time / 2.0).map(|(step, _)| *step).collect();
@@ -391,7 +379,9 @@ mod tests {
             let (times_us, waits_us) = (vec![1e5; 50], vec![]);
             let steps = Message::Steps { first: 2, times_us, waits_us, workers: None, idle_us: vec![], parts };
             gather.hear(7, &steps, Duration::from_secs(5));
-            let after = Message::After { step: 51, time_us: 2e6, batches, saved_us };
+            let (other_batches, saved_us) = (vec![(51, batches)], vec![(51, saved_us)]);
+            let parts = Box::new(messages::Parts { other_batches, saved_us, ..messages::Parts::default() });
+            let after = Message::After { step: 51, time_us: 2e6, parts };
             gather.hear(7, &after, Duration::from_secs(9));
             gather.hear(7, &Message::Exit { steps: 51, backward_passes: 0 }, Duration::from_secs(9));
             crate::live::history::total(stretches(&gather.due(), Level::Minutes)).unwrap()

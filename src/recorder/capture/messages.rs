@@ -92,10 +92,9 @@ pub enum Message {
         step: u64,
         /// Time from its end to the last batch or save, in microseconds.
         time_us: f64,
-        /// Batches that a `DataLoader` gave since.
-        batches: u64,
-        /// Time in `torch.save`, in microseconds.
-        saved_us: f64,
+        /// Batches and saves since, under the number of that step.
+        #[serde(flatten)]
+        parts: Box<Parts>,
     },
     /// The process exits normally.
     Exit {
