@@ -24,7 +24,10 @@ const PARTS: [&str; 5] = ["input", "forward", "backward", "optimizer", "rest"];
 /// Shares of a training step: input, forward, backward, optimizer, rest; `None` if unknown.
 fn shares(stretch: &Stretch) -> [Option<f64>; 5] {
     let [input, forward, backward, optimizer, _] = stretch.parts.all();
-    let known = |value: f32| (!value.is_nan()).then(|| f64::from(value / stretch.total[1]).clamp(0.0, 1.0));
+    // Not all steps have parts, and those with parts may be the longer ones.
+    let parts = [input, forward, backward, optimizer].into_iter().filter(|part| !part.is_nan()).sum();
+    let of = stretch.total[1].max(parts);
+    let known = |value: f32| (!value.is_nan()).then(|| f64::from(value / of).clamp(0.0, 1.0));
     let rest = stretch.parts.rest(stretch.total[1]).unwrap_or(f32::NAN);
     [input, forward, backward, optimizer, rest].map(known)
 }
@@ -123,7 +126,9 @@ fn parts(stretch: &Stretch) -> Option<String> {
 /// Validations, checkpoints and other long steps.
 pub fn aside(digest: &Digest, total: &Stretch) -> Option<String> {
     let words = Kind::ASIDE.iter().enumerate().filter_map(|(place, kind)| {
-        let history::Beside { count, each, share } = total.beside(place)?;
+        // The first steps may take as long as all others.
+        let is_more = |work: &history::Beside| *kind != Kind::Other || work.each.get() > 0.0;
+        let history::Beside { count, each, share } = total.beside(place).filter(is_more)?;
         let period = digest.period[place];
         let often = period.map(|steps| format!(" (every {} steps)", format::grouped(steps as f64)));
         let share = if share > 0.0 { format!(", {} of the time", whole(share)) } else { String::new() };

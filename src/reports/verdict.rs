@@ -188,7 +188,12 @@ pub fn of_profile(profile: &Profile, memory: Option<MemoryUse>) -> Result<Verdic
 pub(crate) fn beside(history: &Digest) -> Vec<(f64, Verdict)> {
     let found = Kind::ASIDE.iter().enumerate().filter_map(|(place, kind)| {
         let work = history.total?.beside(place)?;
-        let period = history.period[place].map(|steps| format!("every {} steps", format::grouped(steps as f64)));
+        let (count, each) = (format::grouped(f64::from(work.count)), format::time(work.each));
+        let period = history.period[place];
+        let often = period.map_or_else(
+            || format!("{count} of {each}"),
+            |steps| format!("every {} steps, {each} each", format::grouped(steps as f64)),
+        );
         let (name, next) = match kind {
             Kind::Checkpoint => {
                 ("checkpoints", "save less often, or in the background (torch.distributed.checkpoint.async_save)")
@@ -198,9 +203,7 @@ pub(crate) fn beside(history: &Digest) -> Vec<(f64, Verdict)> {
             _ if period.is_none() => return None,
             _ => ("long steps", "do less often what the loop does there, such as evaluating"),
         };
-        let often = period.unwrap_or_else(|| format!("{} of them", format::grouped(f64::from(work.count))));
-        let because =
-            format!("{name} take {} of the time: {often}, {} each", whole(work.share), format::time(work.each));
+        let because = format!("{name} take {} of the time: {often}", whole(work.share));
         let verdict = Verdict { bound: Bound::Beside, because, next: next.to_owned() };
         (work.share >= BESIDE).then_some((work.share, verdict))
     });

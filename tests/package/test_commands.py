@@ -1,5 +1,6 @@
 """The functions of the package, with the program that `HABITAT_TUI_PROGRAM` names."""
 
+import json
 import os
 import pathlib
 import subprocess

@@ -36,6 +36,14 @@ fn a_steady_job_is_said_to_be_steady() {
 }
 
 #[test]
+fn parts_of_a_few_long_steps_are_at_most_all_of_a_step() {
+    assert_eq!(
+        parts(&minute(0, 28.0, 35.0)).unwrap(),
+        "input 50 % · forward 14 % · backward 29 % · optimizer 7 % · rest 0 %"
+    );
+}
+
+#[test]
 fn what_changes_over_days_is_found_with_its_part() {
     let slower = digest(
         (0..40).map(|at| minute(at, if at < 20 { 40.0 } else { 60.0 }, if at < 20 { 1.0 } else { 21.0 })).collect(),
@@ -55,7 +63,7 @@ fn checkpoints_that_take_much_of_the_time_stand_out() {
         stands_out(&digest(vec![one]))
     };
     assert!(
-        of(24.0)[0].starts_with("checkpoints take 39 % of the time: 3 of them, 7.90 s each; save less often"),
+        of(24.0)[0].starts_with("checkpoints take 39 % of the time: 3 of 7.90 s; save less often"),
         "{:?}",
         of(24.0)
     );
@@ -90,6 +98,9 @@ fn late_steps_are_spread_and_not_periodic_work() {
         "median 600.0 µs ± 0.0 µs of the last 892; 14 % are late by chance and take 58 % of the time, as when other \
          programs use the processors"
     );
+    let mut first = total;
+    first.aside = [(0, 0.0), (0, 0.0), (5, 5e-3)];
+    assert_eq!(aside(&digest, &first), None, "the first steps took no longer");
     let periodic = (1..=900_u64).map(|number| step(number, if number % 10 == 0 { 4.5e4 } else { 1e4 }, Kind::Training));
     assert_eq!(
         spread(&History { steps: periodic.collect(), ..History::default() }.digest(60)).unwrap(),

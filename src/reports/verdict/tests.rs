@@ -286,7 +286,7 @@ fn work_beside_training_is_the_verdict_if_it_takes_most_of_the_time_outside_the_
     assert!(on(&waiting(0.8, Some(2)), &saves).unwrap().starts_with("checkpoints take 46 %"));
     assert!(on(&waiting(0.9, Some(2)), &saves).unwrap().starts_with("waiting for data"));
     let both = history([(10, 60.0), (10, 50.0), (0, 0.0)], [None; 3]);
-    assert!(on(&none, &both).unwrap().starts_with("validations take 28 % of the time: 10 of them, 5.90 s each"));
+    assert!(on(&none, &both).unwrap().starts_with("validations take 28 % of the time: 10 of 5.90 s"));
     // The first steps are not periodic.
     for (aside, period) in [([(0, 0.0), (3, 10.0), (0, 0.0)], Some(9)), ([(0, 0.0), (0, 0.0), (5, 60.0)], None)] {
         assert!(on(&none, &history(aside, [period, period, None])).is_err());
