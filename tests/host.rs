@@ -394,10 +394,12 @@ fn a_step_is_cpu_bound_by_its_share_without_data() {
     for gpu in ["v100-sxm2-16gb", "h100-sxm5-80gb"] {
         let found = on(&recorded, gpu);
         let bound = found.warnings.iter().find_map(|one| match one {
-            Finding::HostBound { idle_us, launch_us, .. } => Some((idle_us.as_millis(), *launch_us)),
+            Finding::HostBound { idle_us, data_us, launch_us, .. } => {
+                Some((idle_us.as_millis(), data_us.as_millis(), *launch_us))
+            }
             _ => None,
         });
-        assert_eq!(bound, Some((66.0, None)), "{:?}", found.warnings);
+        assert_eq!(bound, Some((36.0, 30.0, None)), "{:?}", found.warnings);
     }
 }
 

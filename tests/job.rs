@@ -217,9 +217,9 @@ fn short_steps_are_told_apart_and_what_bounds_them_is_said() {
         let drawn = with(short)(recorded().without_origin(), size);
         assert!(drawn.contains("step, µs") && drawn.contains("18.5–22.6"), "{drawn}");
         let waiting = |prediction: &mut Prediction| {
-            let launch_us = None;
+            let (launch_us, data_us) = (None, Micros::ZERO);
             let (idle_us, step_us) = (prediction.host_idle, prediction.step.mid());
-            prediction.warnings = vec![Finding::HostBound { idle_us, step_us, launch_us }];
+            prediction.warnings = vec![Finding::HostBound { idle_us, data_us, step_us, launch_us }];
         };
         let drawn = with(waiting)(recorded(), size);
         assert!(drawn.contains("GPU idle"), "{drawn}");

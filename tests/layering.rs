@@ -187,10 +187,10 @@ const BUDGETS: [(&str, usize); 9] = [
     ("traces", 8440),
     ("prediction", 14030),
     ("planning", 10430),
-    ("recorder", 7460),
-    ("reports", 12020),
+    ("recorder", 7470),
+    ("reports", 12030),
     ("screens", 10310),
-    ("program", 14910),
+    ("program", 14920),
 ];
 
 #[test]

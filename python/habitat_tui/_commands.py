@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Callable, Sequence, Union
 
 from . import _step
-from ._program import flags, run
+from ._program import flags, run, said
 from ._results import PathLike, Profile, Result
 
 Source = Union[PathLike, Profile, Callable[..., Any], None]
@@ -22,11 +22,17 @@ GPUS = Union[str, Sequence[str], None]
 _FUNCTION = re.compile(r"(.+\.py|\w[\w.]+):[A-Za-z_]\w*(\.\w+)*")
 
 
+def _sentences(value: dict[str, Any]) -> dict[str, Any]:
+    """An object of JSON whose sentence names arguments."""
+    return {**value, "text": said(value["text"])} if isinstance(value.get("text"), str) else value
+
+
 def _report(command: list[str], files: list[str], codes: Sequence[int]) -> Result:
     """The JSON of a command with its files, and its report."""
     with tempfile.TemporaryDirectory(prefix="habitat-tui-") as folder:
         report = Path(folder) / "report.html"
-        answer = json.loads(run([*command, "--json", "--html", str(report), "--", *files], codes))
+        words = [*command, "--json", "--html", str(report), "--", *files]
+        answer = json.loads(run(words, codes), object_hook=_sentences)
         return Result(answer, report.read_text(encoding="utf-8") if report.exists() else None)
 
 

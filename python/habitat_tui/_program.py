@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,12 @@ from pathlib import Path
 from typing import Any, Iterator, Mapping, Sequence
 
 NAME = "habitat-tui.exe" if os.name == "nt" else "habitat-tui"
+
+
+# A command in full, or a flag with the form of its value.
+_FLAG = re.compile(r"`habitat-tui [^`]*`|(?<![\w-])--([a-z][a-z0-9-]*)(?: <[^>]*>)?")
+# Arguments that are not named as their flags.
+_NAMES = {"to": "gpus", "batch_sizes": "batch_size"}
 
 
 class HabitatError(Exception):
@@ -70,6 +77,17 @@ def flags(given: Mapping[str, Any]) -> list[str]:
     return words
 
 
+def said(text: str) -> str:
+    """A message of the program with arguments of this package for flags, without help of the command line."""
+    text = re.split(r"\n\n(?:Usage:|For more information|  tip: to pass)", text)[0]
+
+    def argument(found: re.Match[str]) -> str:
+        name = found[1].replace("-", "_") if found[1] else ""
+        return _NAMES.get(name, name) or found[0]
+
+    return _FLAG.sub(argument, text)
+
+
 def run(words: Sequence[str], codes: Sequence[int] = (0,), **variables: str) -> str:
     """The output of the program, with more variables in its environment. Its warnings become warnings of Python at the
     line that called this package, any exit code that is not in `codes` a `HabitatError`."""
@@ -78,12 +96,12 @@ def run(words: Sequence[str], codes: Sequence[int] = (0,), **variables: str) -> 
         ended = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, env={**os.environ, **variables})
     except OSError as error:
         raise HabitatError(f"{command[0]}: {error.strerror}") from error
-    said = ended.stderr.decode("utf-8", "replace")
+    messages = said(ended.stderr.decode("utf-8", "replace"))
     if ended.returncode not in codes:
-        message = said.strip()
+        message = messages.strip()
         found = message.rfind("error: ")
         raise HabitatError(message[found + 7 :] if found >= 0 else message or "no message", ended.returncode)
-    for line in said.splitlines():
+    for line in messages.splitlines():
         if line.startswith("warning: "):
             warnings.warn(line[len("warning: ") :], HabitatWarning, stacklevel=_frames() + 1)
     return ended.stdout.decode("utf-8", "replace")

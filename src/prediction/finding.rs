@@ -35,9 +35,11 @@ pub enum Finding {
     Fp4Products { operators: Vec<Calls>, more: usize },
     /// Share of the device time that may be compute- or memory-bound, because `all` or some shapes are missing.
     NoShapes { all: bool, share: f64 },
-    /// The recorded step is CPU-bound. The high end of each range has `launch_us` per launch, or is the recorded step.
+    /// The recorded step is CPU-bound: the GPU waits `idle_us` for its host, and `data_us` for its data. The high end of
+    /// each range has `launch_us` per launch, or is the recorded step.
     HostBound {
         idle_us: Micros,
+        data_us: Micros,
         step_us: Micros,
         #[serde(skip_serializing_if = "Option::is_none")]
         launch_us: Option<f64>,

@@ -94,7 +94,7 @@ impl<'a> Pace<'a> {
         let bound = || {
             let (base, step_us) = self.base.filter(|_| is_bound).zip(self.profile.measured_step())?;
             let launch_us = (!was_bound).then_some(EAGER_LAUNCH_US[2]);
-            Some(Finding::HostBound { idle_us: base.host_idle + base.data_wait, step_us, launch_us })
+            Some(Finding::HostBound { idle_us: base.host_idle, data_us: base.data_wait, step_us, launch_us })
         };
         let predicted = match step {
             StepTime::Predicted(estimate) => estimate,

@@ -305,6 +305,7 @@ pub struct Process {
 
 /// State of the job at one moment. It contains no guesses.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Snapshot {
     /// Stage.
     pub state: State,
@@ -312,12 +313,17 @@ pub struct Snapshot {
     pub processes: Vec<Process>,
     /// Steps of the process that made most.
     pub steps: u64,
+    /// Whether it may have made more of them: it was killed before it could report the last ones, or whoever counted
+    /// them was.
+    pub steps_at_least: bool,
     /// Number of separate trainings if there are several, and the process that the profile is of.
     pub trainings: Option<(usize, u32)>,
     /// Step times of that process.
     pub times: Option<Times>,
     /// Time since its start, in whole seconds.
     pub elapsed: Duration,
+    /// Whether that is only the time until the process that recorded it was killed.
+    pub elapsed_at_least: bool,
     /// GPUs of the machine, if `nvidia-smi` reports them.
     pub boards: Vec<Board>,
     /// Latest step times, in order.
@@ -325,7 +331,6 @@ pub struct Snapshot {
     /// Time that they waited for data; `None` if no `DataLoader` was used or it is not measured.
     pub waiting: Option<Waiting>,
     /// Split of the time of the last steps, if it is measured and the training is on a CPU.
-    #[serde(default)]
     pub split: Option<Split>,
     /// First and last step of the recorded windows of that process.
     pub windows: Vec<(u64, u64)>,

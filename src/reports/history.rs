@@ -4,9 +4,9 @@ use std::io::{self, Write};
 
 use serde_json::{Value, json};
 
-use super::format;
 use super::table::{Cell, Column, Table};
-use super::verdict::Verdict;
+use super::verdict::{Verdict, beside};
+use super::{format, kept};
 use habitat_base::units::{Bytes, Hours, Micros};
 use habitat_recorder::live::history::{self, Digest, History, Kind, Parts, Step, Stretch};
 
@@ -16,8 +16,6 @@ const SLOWER: f64 = 1.15;
 const GROWN: (f32, f32) = (1.2, 512.0);
 /// Share of the time of training steps from which late ones are mentioned.
 const LATE_TIME: f64 = 0.1;
-/// Share of the time from which checkpoints or validations stand out.
-const BESIDE: f64 = 0.2;
 /// Share of a step that the others wait for a rank from which it is slow.
 const LATE: f32 = 0.2;
 /// Labels of the parts of a step, in the order of [`shares`].
@@ -26,7 +24,10 @@ const PARTS: [&str; 5] = ["input", "forward", "backward", "optimizer", "rest"];
 /// Shares of a training step: input, forward, backward, optimizer, rest; `None` if unknown.
 fn shares(stretch: &Stretch) -> [Option<f64>; 5] {
     let [input, forward, backward, optimizer, _] = stretch.parts.all();
-    let known = |value: f32| (!value.is_nan()).then(|| f64::from(value / stretch.total[1]).clamp(0.0, 1.0));
+    // Not all steps have parts, and those with parts may be the longer ones.
+    let parts = [input, forward, backward, optimizer].into_iter().filter(|part| !part.is_nan()).sum();
+    let of = stretch.total[1].max(parts);
+    let known = |value: f32| (!value.is_nan()).then(|| f64::from(value / of).clamp(0.0, 1.0));
     let rest = stretch.parts.rest(stretch.total[1]).unwrap_or(f32::NAN);
     [input, forward, backward, optimizer, rest].map(known)
 }
@@ -71,12 +72,12 @@ pub fn covered(digest: &Digest) -> Option<String> {
 
 /// Labels and texts: steps, their spread and parts, what ran beside the training, memory, what changed, and the
 /// bottleneck, as the screens show it.
-fn lines(digest: &Digest, verdict: &Result<Verdict, String>) -> Vec<(&'static str, String)> {
+fn lines(digest: &Digest, verdict: &Result<Verdict, String>, at_least: bool) -> Vec<(&'static str, String)> {
     let Some(total) = digest.total else { return Vec::new() };
     let mut lines = Vec::new();
     if total.steps > 0 {
         let [low, mean, high] = total.total.map(time);
-        let count = format::grouped(f64::from(total.steps));
+        let count = kept::at_least(u64::from(total.steps), at_least);
         lines.push((
             "steps",
             format!(
@@ -92,8 +93,9 @@ fn lines(digest: &Digest, verdict: &Result<Verdict, String>) -> Vec<(&'static st
     if !total.busy.is_nan() {
         lines.push(("GPUs", format!("{} busy on average", whole(f64::from(total.busy)))));
     }
-    lines.extend(stands_out(digest).into_iter().map(|words| ("finding", words)));
-    lines.push(("verdict", verdict.as_ref().map_or_else(Clone::clone, Verdict::to_string)));
+    let verdict = verdict.as_ref().map_or_else(Clone::clone, Verdict::to_string);
+    lines.extend(stands_out(digest).into_iter().filter(|words| *words != verdict).map(|words| ("finding", words)));
+    lines.push(("verdict", verdict));
     lines
 }
 
@@ -123,28 +125,28 @@ fn parts(stretch: &Stretch) -> Option<String> {
 
 /// Validations, checkpoints and other long steps.
 pub fn aside(digest: &Digest, total: &Stretch) -> Option<String> {
-    let all = f64::from(total.to.saturating_sub(total.from)) / 10.0;
-    let words = Kind::ASIDE.iter().zip(total.aside).enumerate().filter(|(_, (_, (count, _)))| *count > 0).map(
-        |(place, (kind, (count, seconds)))| {
-            let period = digest.period[place];
-            let often = period.map(|steps| format!(" (every {} steps)", format::grouped(steps as f64)));
-            let share = if all > 0.0 {
-                format!(", {} of the time", whole((f64::from(seconds) / all).min(1.0)))
-            } else {
-                String::new()
-            };
-            let name = match (kind, count) {
-                (Kind::Other, _) if period.is_some() => "long steps",
-                (Kind::Other, _) => "first or long steps",
-                (Kind::Validation, 1) => "validation",
-                (Kind::Validation, _) => "validations",
-                (_, 1) => "checkpoint",
-                _ => "checkpoints",
-            };
-            let each = time(seconds * 1e6 / count as f32);
-            format!("{} {name}{} of {each}{share}", format::grouped(f64::from(count)), often.unwrap_or_default())
-        },
-    );
+    let words = Kind::ASIDE.iter().enumerate().filter_map(|(place, kind)| {
+        // The first steps may take as long as all others.
+        let is_more = |work: &history::Beside| *kind != Kind::Other || work.each.get() > 0.0;
+        let history::Beside { count, each, share } = total.beside(place).filter(is_more)?;
+        let period = digest.period[place];
+        let often = period.map(|steps| format!(" (every {} steps)", format::grouped(steps as f64)));
+        let share = if share > 0.0 { format!(", {} of the time", whole(share)) } else { String::new() };
+        let name = match (kind, count) {
+            (Kind::Other, _) if period.is_some() => "long steps",
+            (Kind::Other, _) => "first or long steps",
+            (Kind::Validation, 1) => "validation",
+            (Kind::Validation, _) => "validations",
+            (_, 1) => "checkpoint",
+            _ => "checkpoints",
+        };
+        let count = format::grouped(f64::from(count));
+        let (often, each) = (often.unwrap_or_default(), format::time(each));
+        Some(match kind {
+            Kind::Other => format!("{count} {name}{often}, {each} longer each{share}"),
+            _ => format!("{count} {name}{often} of {each}{share}"),
+        })
+    });
     let words: Vec<String> = words.collect();
     (!words.is_empty()).then(|| words.join(" · "))
 }
@@ -163,29 +165,9 @@ fn memory_words(digest: &Digest, total: &Stretch) -> Option<String> {
 /// Findings of the whole history, most important first: a slow rank, steps that became slower, checkpoints, validations and
 /// other periodic work that take long, memory that grew.
 pub fn stands_out(digest: &Digest) -> Vec<String> {
-    let found = [slow_rank(&digest.ranks), slower(digest)].into_iter().chain(beside(digest)).chain([grown(digest)]);
-    found.flatten().collect()
-}
-
-/// Checkpoints, validations and periodic long steps that take a large share of the time.
-fn beside(digest: &Digest) -> [Option<String>; 3] {
-    let of = |place: usize, words: &str, next: &str| {
-        let total = digest.total?;
-        let share = f64::from(total.aside[place].1) / (f64::from(total.to.saturating_sub(total.from)) / 10.0);
-        let is_large = (BESIDE..f64::INFINITY).contains(&share);
-        is_large.then(|| format!("{words} take {} of the time: {next}", whole(share.min(1.0))))
-    };
-    [
-        of(1, "checkpoints", "save less often, or in the background (torch.distributed.checkpoint.async_save)"),
-        of(0, "validations", "validate less often, or on fewer batches"),
-        digest.period[2].and_then(|steps| {
-            of(
-                2,
-                &format!("long steps, the first and then every {steps},"),
-                "do less often what the loop does there, such as evaluating",
-            )
-        }),
-    ]
+    let long = beside(digest).into_iter().map(|(_, verdict)| verdict.to_string());
+    let steps = [slow_rank(&digest.ranks), slower(digest)].into_iter().flatten();
+    steps.chain(long).chain(grown(digest)).collect()
 }
 
 /// The rank that the others wait for, by its own computing time.
@@ -246,14 +228,14 @@ fn grown(digest: &Digest) -> Option<String> {
     is_grown.then(|| format!("memory grows: {} to {} resident", memory(first), memory(last)))
 }
 
-/// Writes the history as text, with a line over time.
+/// Writes the history as text, with a line over time. The number of steps may be a lower bound.
 ///
 /// # Errors
 /// Write errors of `out`.
 pub fn write_text(
     digest: &Digest,
     verdict: &Result<Verdict, String>,
-    title: &str,
+    (title, at_least): (&str, bool),
     out: &mut dyn Write,
 ) -> io::Result<()> {
     writeln!(out, "{title}")?;
@@ -263,7 +245,7 @@ pub fn write_text(
     if let Some((heights, top)) = heights(digest) {
         writeln!(out, "  over time  {}  mean step, bars from 0 to {}", spark(&heights), time(top))?;
     }
-    for (label, words) in lines(digest, verdict) {
+    for (label, words) in lines(digest, verdict, at_least) {
         writeln!(out, "  {label:<9}  {words}")?;
     }
     Ok(())
@@ -274,34 +256,17 @@ fn float(value: f32) -> Cell {
     if value.is_nan() { Cell::unknown() } else { Cell::text(value) }
 }
 
+/// A table of numbers with these names, apart by spaces.
+fn numbers(names: &'static str) -> Table {
+    Table::new(&names.split(' ').map(|name| Column::number(name, name)).collect::<Vec<_>>())
+}
+
 /// A row for each stretch of each rank, in order.
 pub fn table(history: &History) -> Table {
-    let names = [
-        "rank",
-        "from_s",
-        "to_s",
-        "first_step",
-        "training_steps",
-        "min_us",
-        "mean_us",
-        "max_us",
-        "input_us",
-        "forward_us",
-        "backward_us",
-        "optimizer_us",
-        "rest_us",
-        "rank_wait_us",
-        "validations",
-        "validation_s",
-        "checkpoints",
-        "checkpoint_s",
-        "others",
-        "other_s",
-        "resident_mib",
-        "gpu_peak_mib",
-        "gpu_busy",
-    ];
-    let mut table = Table::new(&names.map(|name| Column::number(name, name)));
+    let names = "rank from_s to_s first_step training_steps min_us mean_us max_us input_us forward_us backward_us \
+         optimizer_us rest_us rank_wait_us validations validation_s checkpoints checkpoint_s others other_s \
+         resident_mib gpu_peak_mib gpu_busy";
+    let mut table = numbers(names);
     for stretch in rows(history) {
         let mut row = vec![
             stretch.rank.map_or_else(Cell::unknown, Cell::text),
@@ -330,19 +295,8 @@ fn rows(history: &History) -> Vec<Stretch> {
 
 /// A row for each of the last steps.
 pub fn steps_table(history: &History) -> Table {
-    let names = [
-        "step",
-        "at_s",
-        "kind",
-        "time_us",
-        "input_us",
-        "forward_us",
-        "backward_us",
-        "optimizer_us",
-        "rest_us",
-        "rank_wait_us",
-    ];
-    let mut table = Table::new(&names.map(|name| Column::number(name, name)));
+    let names = "step at_s kind time_us input_us forward_us backward_us optimizer_us rest_us rank_wait_us";
+    let mut table = numbers(names);
     for step in &history.steps {
         let [input, forward, backward, optimizer, idle] = step.parts.all();
         let rest = step.parts.rest(step.total).unwrap_or(f32::NAN);

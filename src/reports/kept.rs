@@ -25,6 +25,8 @@ pub struct JobRow {
     pub since: Timestamp,
     /// Steps made.
     pub steps: u64,
+    /// Whether it may have made more: it was killed, or the process that counted them.
+    pub steps_at_least: bool,
     /// Median time of the last steps, in microseconds.
     pub step_us: Option<f64>,
     /// Process id.
@@ -73,6 +75,11 @@ pub fn words(standing: &Standing, seen: &Snapshot) -> String {
     }
 }
 
+/// A number of steps, which may be a lower bound.
+pub fn at_least(steps: u64, is_bound: bool) -> String {
+    format!("{}{}", if is_bound { "at least " } else { "" }, format::grouped(steps as f64))
+}
+
 /// A row for each job.
 pub fn table(jobs: &[JobRow], zone: &TimeZone) -> Table {
     let mut table = Table::new(&[
@@ -81,6 +88,7 @@ pub fn table(jobs: &[JobRow], zone: &TimeZone) -> Table {
         Column::text("state", "state").cut_to(12),
         Column::text("since", "since"),
         Column::number("steps", "steps"),
+        Column::text("", "steps_at_least"),
         Column::number("step", "step_us"),
         Column::text("command", "command").cut_to(10),
         Column::text("", "log"),
@@ -95,7 +103,8 @@ pub fn table(jobs: &[JobRow], zone: &TimeZone) -> Table {
             // The rest of it is in the report.
             Cell::new(job.state.split(" (").next().unwrap_or_default(), &job.state),
             Cell::new(since.strftime("%Y-%m-%d %H:%M"), job.since),
-            Cell::new(format::grouped(job.steps as f64), job.steps),
+            Cell::new(at_least(job.steps, job.steps_at_least), job.steps),
+            Cell::text(job.steps_at_least),
             Cell::maybe(step, |step| Cell::new(format::time(step), step.get())),
             Cell::text(&job.command),
             Cell::text(&job.log),

@@ -16,6 +16,7 @@ use habitat_base::units::{Bytes, Hours, Micros, Range, Usd, UsdPerHour};
 use habitat_planning::plan::value::best_value;
 use habitat_planning::pricing::{Offer, PriceBook, Tier};
 use habitat_prediction::{Estimate, Fits, Prediction, Predictions};
+use habitat_recorder::live::history::Digest;
 use habitat_recorder::live::{Aim, Snapshot};
 use habitat_step::catalog::Catalog;
 use habitat_step::profile::Profile;
@@ -114,6 +115,7 @@ pub fn cost_words(aim: &Aim, price: Option<&Price>, seen: &Snapshot) -> String {
     let so_far = cost(price, seen);
     let own = price.own.as_ref().map(|name| format!(", own machine {name}")).unwrap_or_default();
     let hours = format::hours(seen.hours());
+    let least = if seen.elapsed_at_least { "at least " } else { "" };
     let when = if seen.is_over() { "" } else { " so far" };
     let all = match left(aim, seen) {
         Ok(hours) if !seen.is_over() => {
@@ -122,7 +124,7 @@ pub fn cost_words(aim: &Aim, price: Option<&Price>, seen: &Snapshot) -> String {
         }
         _ => String::new(),
     };
-    format!("{}{when}{all} · {hours} at {}{own}", format::usd(so_far), format::price(price.per_hour))
+    format!("{least}{}{when}{all} · {least}{hours} at {}{own}", format::usd(so_far), format::price(price.per_hour))
 }
 
 /// The same run on another GPU.
@@ -246,8 +248,9 @@ impl RunReport {
         profile: Option<&Profile>,
         (catalog, prices): (&Catalog, &PriceBook),
         predictions: Option<&Predictions>,
+        history: &Digest,
     ) -> Self {
-        let verdict = verdict(seen, profile, memory(seen, profile, catalog));
+        let verdict = verdict(seen, profile, memory(seen, profile, catalog), history);
         let price = price(aim, profile, prices);
         let mut lines: Vec<(&'static str, String)> = Vec::new();
         // With several ranks, `ranks::words` reports the waits.
@@ -339,5 +342,7 @@ mod tests {
         );
         let over = Snapshot { state: State::Ended { words: String::new(), well: true }, ..seen() };
         assert_eq!(words(aim(Some(36_200), Some(2.0)), &over), "$0.0200 · 36 s at $2.000/h");
+        let left = Snapshot { elapsed_at_least: true, ..over };
+        assert_eq!(words(aim(None, Some(2.0)), &left), "at least $0.0200 · at least 36 s at $2.000/h");
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! | kind | condition |
 //! | --- | --- |
+//! | work beside training | checkpoints, validations or periodic long steps take [`BESIDE`] of the time of the whole job, and more than any other time outside the passes |
 //! | waiting for data | [`WAITING`] of the time of the last steps was spent in the `DataLoader` (for several ranks: of any rank), unless the recorded step shows a busy GPU ([`BUSY`]); or the GPU is idle [`IDLE`] of the recorded step, and loading takes most of that |
 //! | a slow rank | the other ranks wait for it [`LATE`](ranks::LATE) of its step, or its steps are [`SLOW`](ranks::SLOW) times as long as the median |
 //! | communication | collectives take [`EXCHANGING`] of the recorded step |
@@ -21,11 +22,14 @@ use serde::Serialize;
 use super::ranks::Farthest;
 use super::{format, ranks, waits};
 use habitat_base::units::{Bytes, Micros};
+use habitat_recorder::live::history::{Digest, Kind};
 use habitat_recorder::live::{Snapshot, Split, Waiting};
 use habitat_step::op::Family;
 use habitat_step::profile::breakdown::{Breakdown, GroupBy};
 use habitat_step::profile::{Execution, OP_LIST, Operation, Phase, Precision, Profile, TRACE_OF_SHAPES};
 
+/// Share of the time of a job from which work beside training stands out.
+const BESIDE: f64 = 0.2;
 /// Share of the time of the last steps above which waiting for data is a bottleneck.
 pub const WAITING: f64 = 0.2;
 /// Share of the recorded step above which a GPU counts as busy all the time.
@@ -41,6 +45,8 @@ pub const FULL: f64 = 0.92;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Bound {
+    /// Checkpoints, validations or other periodic work take much of the time.
+    Beside,
     /// The training waits for its data.
     Data,
     /// One of several ranks is slower than the others.
@@ -83,21 +89,41 @@ pub struct MemoryUse {
     pub all: Bytes,
 }
 
-/// Finds the bottleneck of a job.
+/// Finds the bottleneck of a job, with its history if there is one.
 ///
 /// # Errors
 /// Reason why it is unknown.
-pub fn verdict(seen: &Snapshot, profile: Option<&Profile>, memory: Option<MemoryUse>) -> Result<Verdict, String> {
+pub fn verdict(
+    seen: &Snapshot,
+    profile: Option<&Profile>,
+    memory: Option<MemoryUse>,
+    history: &Digest,
+) -> Result<Verdict, String> {
     let recorded = profile.and_then(Recorded::of);
     let is_busy = recorded.as_ref().is_some_and(|recorded| recorded.idle < 1.0 - BUSY);
     // A single rank that waits for data holds up all others.
     let of_ranks = ranks::waits_most(seen);
     let waiting = of_ranks.map(|it| it.value).or(seen.waiting);
     // The recorded step may be another rank's, so its busy GPU does not rule this out.
-    if let Some(waiting) = waiting.filter(|waiting| waiting.share >= WAITING && (!is_busy || of_ranks.is_some())) {
+    let waiting = waiting.filter(|_| !is_busy || of_ranks.is_some());
+    let late = ranks::late(seen);
+    if let Some((share, verdict)) = beside(history).into_iter().max_by(|a, b| a.0.total_cmp(&b.0)) {
+        let of_steps = [
+            waiting.map(|it| it.share),
+            late.as_ref().map(|late| late.waited / late.step),
+            recorded.as_ref().map(|recorded| recorded.exchanging.max(recorded.idle)),
+            seen.split.filter(|_| recorded.is_none()).map(|split| split.rest() / split.step),
+        ];
+        let most = of_steps.into_iter().flatten().fold(0.0, f64::max);
+        // Those are shares of the training steps.
+        if share >= most * (1.0 - share) {
+            return Ok(verdict);
+        }
+    }
+    if let Some(waiting) = waiting.filter(|waiting| waiting.share >= WAITING) {
         return Ok(of_data(waiting, of_ranks));
     }
-    if let Some(late) = ranks::late(seen) {
+    if let Some(late) = late {
         let (name, waited) = (ranks::name(late.process), whole(late.waited / late.step));
         let because = format!("{name} is slow: the other ranks wait for it {waited} of each step");
         return Ok(Verdict { bound: Bound::Rank, because, next: LATE_NEXT.to_owned() });
@@ -155,7 +181,33 @@ pub fn verdict(seen: &Snapshot, profile: Option<&Profile>, memory: Option<Memory
 /// # Errors
 /// Reason why it is unknown.
 pub fn of_profile(profile: &Profile, memory: Option<MemoryUse>) -> Result<Verdict, String> {
-    verdict(&Snapshot::default(), Some(profile), memory)
+    verdict(&Snapshot::default(), Some(profile), memory, &Digest::default())
+}
+
+/// Checkpoints, validations and periodic long steps that take much of the time of a job, with their shares of it.
+pub(crate) fn beside(history: &Digest) -> Vec<(f64, Verdict)> {
+    let found = Kind::ASIDE.iter().enumerate().filter_map(|(place, kind)| {
+        let work = history.total?.beside(place)?;
+        let (count, each) = (format::grouped(f64::from(work.count)), format::time(work.each));
+        let period = history.period[place];
+        let often = period.map_or_else(
+            || format!("{count} of {each}"),
+            |steps| format!("every {} steps, {each} each", format::grouped(steps as f64)),
+        );
+        let (name, next) = match kind {
+            Kind::Checkpoint => {
+                ("checkpoints", "save less often, or in the background (torch.distributed.checkpoint.async_save)")
+            }
+            Kind::Validation => ("validations", "validate less often, or on fewer batches"),
+            // Single pauses and the first steps are nothing to change.
+            _ if period.is_none() => return None,
+            _ => ("long steps", "do less often what the loop does there, such as evaluating"),
+        };
+        let because = format!("{name} take {} of the time: {often}", whole(work.share));
+        let verdict = Verdict { bound: Bound::Beside, because, next: next.to_owned() };
+        (work.share >= BESIDE).then_some((work.share, verdict))
+    });
+    found.collect()
 }
 
 /// Why a step without times of a GPU has none.

@@ -1,5 +1,6 @@
 """The functions of the package, with the program that `HABITAT_TUI_PROGRAM` names."""
 
+import json
 import os
 import pathlib
 import subprocess
@@ -54,8 +55,17 @@ class Commands(unittest.TestCase):
         self.assertEqual(raised.exception.code, 2)
         with self.assertRaisesRegex(habitat_tui.HabitatError, 'no GPU "nosuch" in the catalog .near'):
             habitat_tui.predict(gpus="nosuch")
-        with self.assertRaisesRegex(habitat_tui.HabitatError, "--no-such-flag"):
-            habitat_tui.predict(no_such_flag=3)
+        none = habitat_tui.plan(steps="100M", budget=1)
+        self.assertIn("budget", json.dumps(none["reasons"]) + json.dumps(none["rejected"]))
+        self.assertNotRegex(json.dumps(none), "--[a-z]")
+        for words, refused in (
+            ("argument 'no_such_flag' found$", lambda: habitat_tui.predict(no_such_flag=3)),
+            ("for 'batch_size': a step processes", lambda: habitat_tui.predict(gpus="l4", batch_size=0)),
+            ("pass samples, steps, epochs with dataset, or tokens", habitat_tui.plan),
+        ):
+            with self.assertRaisesRegex(habitat_tui.HabitatError, words) as raised:
+                refused()
+            self.assertNotRegex(str(raised.exception), "--[a-z]")
         with self.assertRaisesRegex(TypeError, "belong to a model"):
             habitat_tui.predict(len, inputs=[1])
 

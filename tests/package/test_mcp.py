@@ -91,6 +91,14 @@ class Client(unittest.TestCase):
         async def use(session):
             missing = await session.call_tool("predict", {"file": "-missing.json", "gpus": ["l4"]})
             unknown = await session.call_tool("predict", {"gpus": ["nosuch"]})
+            flags = [
+                await session.call_tool("plan", {}),
+                await session.call_tool("plan", {"epochs": 3}),
+                await session.call_tool("plan", {"steps": "1M", "own": ["3x"]}),
+                await session.call_tool("plan", {"steps": "100M", "budget": 1, "rejected": True}),
+                await session.call_tool("explain", {"gpus": ["h100", "l4"]}),
+                await session.call_tool("predict", {"gpus": ["h100"]}),
+            ]
             refused = []
             for name, arguments in (("predict", {}), ("predict", {"gpus": ["l4"], "x": 1}), ("rm", {})):
                 try:
@@ -98,12 +106,15 @@ class Client(unittest.TestCase):
                 except Exception as error:
                     refused.append(str(error))
             fine = await session.call_tool("predict", {"gpus": ["l4"]})
-            return missing, unknown, refused, fine
+            return missing, unknown, refused, fine, flags
 
-        missing, unknown, refused, fine = with_client(use)
+        missing, unknown, refused, fine, flags = with_client(use)
         self.assertTrue(field(missing, "is_error", "isError"))
         self.assertIn("-missing.json: no such file", missing.content[0].text)
         self.assertIn('no GPU "nosuch"', unknown.content[0].text)
+        for result in flags:
+            for block in result.content:
+                self.assertNotRegex(block.text.replace("--what-if (of the command line)", ""), "--[a-z]")
         self.assertEqual(len(refused), 3, refused)
         self.assertIn("gpus", refused[0])
         self.assertFalse(field(fine, "is_error", "isError"))

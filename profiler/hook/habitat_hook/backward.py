@@ -33,16 +33,24 @@ class Backward:
         # What was there before, and what is in its place.
         self.inner = self.wrapper = None
         self.count = 0
-        # The thread whose passes are timed, None if none is; and whether it waits for other ranks in them.
-        self.thread, self.waits = None, False
+        # The thread whose passes are timed, None if none is; and whether it waits for other ranks in them. The list
+        # itself stays.
+        self.timed = [None, False]
+        # Called after the first pass.
+        self.at_first = None
         # What looks for an optimizer.
         self.search = None
         self.over = False
 
     def start(self):
         """A fresh state, as in a forked child; what is wrapped stays."""
-        self.thread, self.waits, self.over, self.count = None, False, False, 0
+        self.timed[:] = None, False
+        self.over, self.count = False, 0
         self.search = None
+
+    @property
+    def waits(self):
+        return self.timed[1]
 
     def set(self, after_step, is_open):
         """Wraps `torch.autograd.backward`, which `Tensor.backward` calls."""
@@ -51,28 +59,30 @@ class Backward:
         inner = getattr(autograd, "backward", None)
         if inner is None or getattr(autograd.__spec__, "_initializing", False):
             return
-        clock, busy, ident, sums = time.perf_counter, time.thread_time, threading.get_ident, self.sums
+        clock, busy, ident, sums, timed = time.perf_counter, time.thread_time, threading.get_ident, self.sums, self.timed
 
         @functools.wraps(inner)
         def backward(*args, **kwargs):
-            if self.search is not None:
-                self.leave()
-            if ident() != self.thread:
+            thread, waits = timed
+            if ident() != thread:
+                if self.search is not None:
+                    self.leave()
                 try:
                     return inner(*args, **kwargs)
                 finally:
                     if not self.over:
                         self.after()
-            waits = self.waits
-            worked = busy() if waits else 0.0
             # Passes within this one are counted once.
-            _, _, idle, ahead, inside, _, _, _, mark = sums
+            inside = sums[BACKWARD]
+            if waits:
+                idle, worked = sums[IDLE], busy()
             began = clock()
+            ahead = sums[FORWARD] + began - sums[MARK]
             try:
                 return inner(*args, **kwargs)
             finally:
                 now = sums[PASSED] = sums[MARK] = clock()
-                sums[FORWARD] = ahead + began - mark
+                sums[FORWARD] = ahead
                 sums[BACKWARD] = inside + now - began
                 if waits:
                     sums[IDLE] = idle + max((now - began) - (busy() - worked), 0.0)
@@ -96,7 +106,12 @@ class Backward:
     def measure(self, thread, waits):
         """From now on the passes of this thread are timed, and how long it waits in them if it does."""
         self.stop()
-        self.thread, self.waits = thread, waits
+        self.timed[:] = thread, waits
+
+    def own(self, thread):
+        """Goes on in another thread, if passes are timed."""
+        if self.timed[0] is not None:
+            self.timed[0] = thread
 
     def stop(self):
         """Looks for no optimizer any more."""
@@ -108,6 +123,8 @@ class Backward:
     def after(self):
         """After a pass that no step has followed so far: is it an optimizer's turn?"""
         self.count += 1
+        if self.count == 1 and self.at_first is not None:
+            self.at_first()
         if FIRST <= self.count <= MOST and sys.getprofile() is None and "_yappi" not in sys.modules:
             self.search = self.seen
             skip(self.seen.__code__)

@@ -22,7 +22,7 @@ from .process import at_exit, cores, rank, world
 from .pytorch import all_threads, capturing, in_backward, in_region, is_before
 from .pytorch import set_eval_frame, skip, torch_version
 from .signals import Held, Request, in_main
-from .times import END, MARK, Times, time_saves
+from .times import END, MARK, WIDTH, Times, time_saves
 from .window import OPEN_SECONDS, OPEN_TIMES, Window, export, release
 
 # Seconds between two reports of step times.
@@ -90,7 +90,7 @@ class Hook:
         self.address = address
         self.guard = Guard(self.make_way)
         self.settings = settings
-        # What `after_step` reads at every step; the lists themselves stay. A stamp has the sums at a step's end.
+        # What `after_step` reads at every step; the lists themselves stay. The stamps are rows of `Times`.
         self.times = Times()
         self.data = Data(self.times)
         self.backward = Backward(self.times)
@@ -193,10 +193,21 @@ class Hook:
             # It has no such function, and torch.compile hides the optimizers' steps, or breaks graphs.
             torch = SimpleNamespace(compiler=SimpleNamespace(is_dynamo_compiling=bool))
         clock, stamps, calm, others, step = time.perf_counter, self.stamps, self.calm, self.others, self.step
-        note, sums = stamps.append, self.times.sums
+        note, sums = stamps.extend, self.times.sums
+
+        def compiling():
+            return torch.compiler.is_dynamo_compiling()
+
+        def bind():
+            """Without two modules on the way it takes half the time."""
+            nonlocal compiling
+            compiling = torch.compiler.is_dynamo_compiling
+
+        # Before torch.compile meets a step: later it would compile it again.
+        self.backward.at_first = bind
 
         def after_step(optimizer, args, kwargs):
-            if torch.compiler.is_dynamo_compiling():
+            if compiling():
                 if type(optimizer).__name__ in BREAK_GRAPHS:
                     untraced()
                 return
@@ -204,7 +215,7 @@ class Hook:
                 now = clock()
                 if now < calm[1] and len(stamps) < calm[2]:
                     sums[END] = sums[MARK] = now
-                    note(sums[:])
+                    note(sums)
                     return
             elif others(optimizer):
                 return
@@ -214,7 +225,7 @@ class Hook:
         # What runs before `Inside` has turned torch.compile off.
         known = self.optimizers.knows, self.optimizers.is_full
         begin = Held.__init__, Inside.__init__, Inside.__enter__, set_eval_frame, self.look_at_window, Request.handle
-        for seen in (after_step, others, *known, *begin):
+        for seen in (after_step, compiling, others, *known, *begin):
             skip(seen.__code__)
         return after_step
 
@@ -228,7 +239,7 @@ class Hook:
         if self.has_more():
             if self.records:
                 room = self.next_window - 2 - self.steps
-        self.calm[1:] = self.reported + REPORT_EVERY, room
+        self.calm[1:] = self.reported + REPORT_EVERY, room * WIDTH
         self.calm[0] = id(optimizer)
 
     def catch_up(self):
@@ -236,7 +247,7 @@ class Hook:
         stamps = self.stamps
         if stamps:
             self.longest = max(self.longest, self.times.add(stamps, self.steps + 1))
-            self.steps += len(stamps)
+            self.steps += len(stamps) // WIDTH
             stamps.clear()
 
     def set_data(self):
@@ -253,8 +264,9 @@ class Hook:
         if owner is None or owner is optimizer:
             return False
         made, who, since = self.idling
-        if made != self.steps + len(self.stamps) or who != id(optimizer):
-            made, who, since = self.steps + len(self.stamps), id(optimizer), 0
+        steps = self.steps * WIDTH + len(self.stamps)
+        if made != steps or who != id(optimizer):
+            made, who, since = steps, id(optimizer), 0
         self.idling = made, who, since + 1
         if since + 1 >= SUCCESSION:
             return False
@@ -291,7 +303,7 @@ class Hook:
         sums = times.sums
         sums[END] = sums[MARK] = now
         if times.before is not None and self.window is None and self.exporter is None and self.probe is None:
-            self.longest = max(self.longest, times.add([sums[:]], step))
+            self.longest = max(self.longest, times.add(sums[:], step))
         else:
             self.report(now)
         times.before = sums[:]
@@ -311,8 +323,7 @@ class Hook:
         """Its steps count from now on, in this thread."""
         self.owner, self.thread = weakref.ref(optimizer), threading.get_ident()
         self.data.thread = self.thread
-        if self.backward.thread is not None:
-            self.backward.thread = self.thread
+        self.backward.own(self.thread)
 
     def first_step(self, optimizer):
         """Reports whether others train together with this process, and begins to time the parts of its steps. If
@@ -326,6 +337,8 @@ class Hook:
         self.send({"type": "world", "rank": rank(), "size": size, "group": group})
         self.alone = size == 1
         self.records = self.settings["all_ranks"] or size == 1 or rank() in (None, 0)
+        if self.alone and self.has_more():
+            self.times.passes = None
         waits = size > 1 and not torch.cuda.is_initialized()
         waits = waits and all(one.device.type == "cpu" for one in trained(optimizer)[:1])
         self.backward.measure(self.thread, waits)
@@ -355,14 +368,14 @@ class Hook:
 
     def sample(self, now):
         """Of short steps few are divided into their parts: timing a pass takes a microsecond or more."""
-        mean = self.times.mean()
-        if mean is None or self.backward.waits or not self.backward.over:
+        count, seconds = self.times.unreported()
+        if not count or self.backward.waits or not self.backward.over:
             return
-        if mean >= SHORT:
+        if seconds >= SHORT * count:
             self.backward.put(True)
         elif self.backward.is_timed():
             # The first report has one step, and one before a window a few.
-            self.sampled += mean * len(self.times.rows)
+            self.sampled += seconds
             if self.sampled >= SAMPLED:
                 self.backward.put(False)
                 self.sample_at, self.sampled = now + SAMPLE_EVERY, 0.0
@@ -644,5 +657,8 @@ class Hook:
             if self.link is not None:
                 self.report(0.0)
                 self.report_work()
+                after = self.times.after(self.steps)
+                if after is not None:
+                    self.send(after)
                 self.send({"type": "exit", "steps": self.steps, "backward_passes": self.backward.count})
                 self.link.finish(1.0)

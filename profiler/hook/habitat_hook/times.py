@@ -14,9 +14,10 @@ from .link import micros
 from .memory import peak_memory
 
 # The end of the last step; the waits for data, and in backward passes for other ranks; the time from the last mark
-# (a step's end, a batch's arrival, a pass's end) to each backward pass; that in backward passes; the end of the last
+# (a step's end, a batch's arrival, a pass's or a save's end) to each backward pass; that in backward passes; the end of the last
 # one; the batches that arrived; the time in torch.save; the last mark.
 END, WAITED, IDLE, FORWARD, BACKWARD, PASSED, BATCHES, SAVED, MARK = range(9)
+WIDTH = 9
 
 # Steps of a report whose parts are sent: of very short ones a sample.
 MOST_PARTS = 200
@@ -30,22 +31,22 @@ class Times:
     """The times of consecutive steps, until they are reported."""
 
     def __init__(self):
-        self.sums = [0.0] * 9
+        self.sums = [0.0] * WIDTH
         self.begin()
 
     def begin(self):
         """A fresh state; the list stays."""
-        self.sums[:] = [0.0] * 9
+        self.sums[:] = [0.0] * WIDTH
         self.begins()
         # The sums from which the next step is timed; None if it is not to be.
         self.before = None
         self.memory_at = 0.0
         # The time before forward passes that the times from the last mark include, and how long they were beside it in
-        # the step that was looked at (`Inputs.passes`).
+        # the step that was looked at (`Inputs.passes`); None until then if there will be one.
         self.passes = 0.0, math.inf
 
     def begins(self):
-        """The step before the first row, and the sums at the end of each."""
+        """The step before the first row, and the sums at the end of each, one after the other in a flat list."""
         self.origin, self.rows, self.first = None, [], 0
 
     def mark(self):
@@ -55,18 +56,18 @@ class Times:
         return now
 
     def add(self, rows, first):
-        """Takes in steps, the first of them of this number; returns the longest one's time."""
+        """Takes in rows of steps, the first of them of this number; returns the longest one's time."""
         if not self.rows:
             self.origin, self.first = self.before, first
         self.rows += rows
-        ends = [row[END] for row in rows]
+        ends = rows[END::WIDTH]
         longest = max(map(operator.sub, ends, [self.before[END], *ends]))
-        self.before = rows[-1]
+        self.before = rows[-WIDTH:]
         return longest
 
-    def mean(self):
-        """Mean time of the steps that are not reported; None if there are none."""
-        return (self.rows[-1][END] - self.origin[END]) / len(self.rows) if self.rows else None
+    def unreported(self):
+        """Number of steps that are not reported, and their time."""
+        return len(self.rows) // WIDTH, self.rows[END - WIDTH] - self.origin[END] if self.rows else 0.0
 
     def report(self, now, workers, waits_for_ranks):
         """The message about the steps since the last one, as JSON; None without steps."""
@@ -74,8 +75,8 @@ class Times:
         if not rows:
             return None
         self.begins()
-        columns, before = list(zip(*rows)), list(zip(origin, *rows))
-        spent = lambda what: list(map(operator.sub, columns[what], before[what]))
+        spent = lambda what: list(map(operator.sub, rows[what::WIDTH], [origin[what], *rows[what::WIDTH]]))
+        grew = lambda what: rows[what - WIDTH] != origin[what]
         text = '{"type":"steps","first":%d,"times_us":%s' % (first, micros(spent(END)))
         if self.sums[WAITED]:
             text += ',"waits_us":%s' % micros(spent(WAITED))
@@ -83,12 +84,13 @@ class Times:
                 text += ',"workers":%d' % workers
         if waits_for_ranks:
             text += ',"idle_us":%s' % micros(spent(IDLE))
-        if columns[BACKWARD][-1] != before[BACKWARD][0]:
-            every = -(-len(rows) // MOST_PARTS)
+        if grew(BACKWARD) and self.passes is not None:
+            every = -(-len(rows) // WIDTH // MOST_PARTS)
             # At least as long as in the step that was looked at: other steps may have no such pause before them.
             (ahead, seen), whole = self.passes, spent(FORWARD)[::every]
             forward, backward = [min(one, max(one - ahead, seen)) for one in whole], spent(BACKWARD)[::every]
-            ended = zip(columns[END][::every], columns[PASSED][::every], before[END][::every])
+            apart = WIDTH * every
+            ended = zip(rows[END::apart], rows[PASSED::apart], [origin[END], *rows[END::WIDTH]][::every])
             update = [end - passed if passed > start else UNKNOWN for end, passed, start in ended]
             known = [one >= 0 for one in update]
             masked = lambda part: [one if is_known else UNKNOWN for one, is_known in zip(part, known)]
@@ -103,13 +105,27 @@ class Times:
             usual = collections.Counter(batches).most_common(1)[0][0]
             others = ["[%d,%d]" % (step, count) for step, count in enumerate(batches, first) if count != usual]
             text += ',"batches":%d,"other_batches":[%s]' % (usual, ",".join(others))
-        if columns[SAVED][-1] != before[SAVED][0]:
+        if grew(SAVED):
             saves = ["[%d,%.1f]" % (step, saved * 1e6) for step, saved in enumerate(spent(SAVED), first) if saved]
             text += ',"saved_us":[%s]' % ",".join(saves)
         if now - self.memory_at >= MEMORY_EVERY:
             self.memory_at = now
             text += ',"memory":[%d,%d]' % (resident_bytes(), peak_memory() or 0)
         return text + "}"
+
+    def after(self, step):
+        """The message about a validation or a save after the last step, of this number; None without one."""
+        sums, last = self.sums, self.before
+        if last is None or sums[BATCHES] == last[BATCHES] and sums[SAVED] == last[SAVED]:
+            return None
+        micros_of = lambda seconds: round(seconds * 1e6, 1)
+        return {
+            "type": "after",
+            "step": step,
+            "time_us": micros_of(sums[MARK] - last[END]),
+            "other_batches": [[step, int(sums[BATCHES] - last[BATCHES])]],
+            "saved_us": [[step, micros_of(sums[SAVED] - last[SAVED])]],
+        }
 
 
 def time_saves(times, trains):
@@ -128,7 +144,8 @@ def time_saves(times, trains):
             return inner(*args, **kwargs)
         finally:
             if trains(threading.get_ident()):
-                sums[SAVED] += clock() - began
+                now = sums[MARK] = clock()
+                sums[SAVED] += now - began
 
     _save._habitat_tui = True
     _save.__wrapped__ = inner

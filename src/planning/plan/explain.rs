@@ -149,7 +149,9 @@ fn less_confidence(prepared: &Prepared, limit: &Limit) -> Option<NoPlan> {
 fn host_waits(prepared: &Prepared) -> Option<NoPlan> {
     prepared.configurations.iter().flat_map(|configuration| &configuration.warnings).find_map(
         |warning| match *warning {
-            Finding::HostBound { idle_us, step_us, .. } => Some(NoPlan::HostWaits { idle_us, step_us }),
+            Finding::HostBound { idle_us, data_us, step_us, .. } => {
+                Some(NoPlan::HostWaits { idle_us: idle_us + data_us, step_us })
+            }
             _ => None,
         },
     )

@@ -114,9 +114,9 @@ pub(super) fn history(args: &HistoryArgs, out: &mut dyn Write) -> Result<u8, Cli
     let profile = (state.profiles > 0).then(|| store::read_profile(&job.profile).ok()).flatten();
     let profile = profile.map(|(profile, _)| profile);
     let memory = report_memory(&state.seen, profile.as_ref(), &store::catalog(&Paths::find())?);
-    let verdict = verdict(&state.seen, profile.as_ref(), memory);
+    let digest = found.digest(SLICES);
+    let verdict = verdict(&state.seen, profile.as_ref(), memory, &digest);
     if args.table.form.json {
-        let digest = found.digest(SLICES);
         let mut all = serde_json::json!({
             "format": "habitat-history", "version": 1, "name": folder.name, "standing": kept::code(&standing),
             "started": job.started,
@@ -134,8 +134,8 @@ pub(super) fn history(args: &HistoryArgs, out: &mut dyn Write) -> Result<u8, Cli
         return Ok(0);
     }
     let since = job.started.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M").to_string();
-    let state = kept::words(&standing, &state.seen);
-    let title = format!("{}: {} · since {since} · {state}", folder.name, job.job.command);
-    report::write_text(&found.digest(SLICES), &verdict, &title, out)?;
+    let words = kept::words(&standing, &state.seen);
+    let title = format!("{}: {} · since {since} · {words}", folder.name, job.job.command);
+    report::write_text(&digest, &verdict, (&title, state.seen.steps_at_least), out)?;
     Ok(0)
 }

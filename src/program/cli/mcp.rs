@@ -149,7 +149,7 @@ impl Server {
             .output()
             .await
             .map_err(|error| failed(format_args!("{}: {error}", self.program.display())))?;
-        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        let said = call.said(String::from_utf8_lossy(&output.stderr).trim());
         // "No plan" has exit code 1, and its reasons in the answer.
         let answer = match output.status.code() {
             Some(0 | 1) => serde_json::from_slice(&output.stdout).ok(),
@@ -160,7 +160,7 @@ impl Server {
             return Ok(CallToolResult::error(vec![ContentBlock::text(why)]));
         };
         // Warnings of the command come after its answer.
-        let mut result = CallToolResult::structured(call.shortened(answer));
+        let mut result = CallToolResult::structured(call.answer(answer));
         result.content.extend((!said.is_empty()).then(|| ContentBlock::text(said)));
         Ok(result)
     }

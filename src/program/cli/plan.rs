@@ -133,7 +133,7 @@ fn asked(args: &PlanArgs, catalog: &Catalog, prices: &PriceBook) -> Result<Asked
     }
     let work = args.wish.work().ok_or_else(|| {
         CliError::Refused(
-            "no amount of work given: pass --samples, --steps, --epochs with --dataset, or --tokens; such as `habitat-tui plan --epochs 3 --dataset 10M`".to_owned(),
+            "no amount of work given: pass --samples, --steps, --epochs with --dataset, or --tokens; such as --epochs 3 --dataset 10M".to_owned(),
         )
     })?;
     let settings = settings(&paths)?;

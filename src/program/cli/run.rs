@@ -29,6 +29,7 @@ use crate::store::jobs::JobFolder;
 use crate::store::{self, Paths};
 use crate::terminal;
 use habitat_recorder::capture::{self, Recording, RecordingStatus};
+use habitat_recorder::live::history::Digest;
 
 pub(super) fn run(args: RunArgs, screens: ScreensArgs) -> Result<Outcome, CliError> {
     let catalog = Arc::new(store::catalog(&Paths::find())?);
@@ -86,7 +87,7 @@ fn plainly(session: &Session) -> Result<u8, CliError> {
         }
         written => written,
     };
-    let Conclusion { text, code, .. } = conclude(session, &options, pid, &mut finished, written);
+    let Conclusion { text, code, .. } = conclude(session, &options, pid, &mut finished, written, &Digest::default());
     // Ignore a closed standard error.
     let _ = terminal::stderr().write_all(&text);
     if finished.interrupted {

@@ -167,7 +167,7 @@ impl JobFolder {
     pub fn look(&self, job: &KeptJob) -> Result<(Standing, KeptState), StoreError> {
         // In this order: a process writes the end before its own.
         let keeper = job.keeper.presence();
-        let state = self.state()?;
+        let mut state = self.state()?;
         let standing = match (keeper, &state.end) {
             (_, Some(_)) => Standing::Ended,
             (Presence::Runs, None) => Standing::Runs,
@@ -176,6 +176,9 @@ impl JobFolder {
             (Presence::Ended, None) if job.process.presence() == Presence::Runs => Standing::Unwatched,
             (Presence::Ended, None) => Standing::Lost,
         };
+        if matches!(standing, Standing::Unwatched | Standing::Lost | Standing::Rebooted) {
+            (state.seen.steps_at_least, state.seen.elapsed_at_least) = (true, true);
+        }
         Ok((standing, state))
     }
 

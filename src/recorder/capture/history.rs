@@ -79,6 +79,11 @@ impl Gather {
                 let steps = process.steps(*first, times_us, [waits_us, idle_us], parts, tenths(at));
                 self.add(pid, steps);
             }
+            Message::After { step, time_us, parts } => {
+                let Some(process) = self.process(pid) else { return };
+                let after = process.after(*step, *time_us, parts);
+                self.add(pid, after.into_iter().collect());
+            }
             Message::Exit { .. } => {
                 self.close(pid, true);
                 self.processes.remove(&pid);
@@ -142,10 +147,8 @@ impl Gather {
             let hour = process.hour.get_or_insert_with(|| Stretch::empty(minute.from, minute.rank));
             hour.add(&minute);
         }
-        let is_due = |hour: &mut Stretch| end || hour.to.saturating_sub(hour.from) >= HOUR;
-        if let Some(hour) = process.hour.take_if(is_due) {
-            self.due.push((Level::Hours, hour.to_bytes()));
-        }
+        let hour = process.hour.take_if(|hour| end || hour.to.saturating_sub(hour.from) >= HOUR);
+        self.due.extend(hour.map(|hour| (Level::Hours, hour.to_bytes())));
     }
 
     /// Ends all minutes and hours, at the end of the job.
@@ -185,7 +188,6 @@ impl Process {
             let value = of.get(place).copied().filter(|value| value.is_finite() && *value >= 0.0);
             value.map_or(f32::NAN, |value| value.min(most) as f32)
         };
-        let same_length = |of: &[f64]| of.len() == times_us.len();
         let all_us: f64 = times_us.iter().copied().filter(|time| time.is_finite()).sum();
         let (mut passed_us, mut steps) = (0.0, Vec::with_capacity(times_us.len()));
         for (place, time) in times_us.iter().copied().enumerate() {
@@ -194,7 +196,7 @@ impl Process {
             }
             passed_us += time;
             let step = first + place as u64;
-            let each = |of: &[f64]| if same_length(of) { known(of, place, time) } else { f32::NAN };
+            let each = |of: &[f64]| if of.len() == times_us.len() { known(of, place, time) } else { f32::NAN };
             let sampled = |of: &[f64]| match parts.every {
                 every @ 1.. if (place as u64).is_multiple_of(every) => known(of, place / every as usize, time),
                 _ => f32::NAN,
@@ -214,6 +216,15 @@ impl Process {
         steps
     }
 
+    /// A validation or a checkpoint that took `time` microseconds after the last step; `None` if it is neither.
+    fn after(&mut self, step: u64, time: f64, work: &messages::Parts) -> Option<Step> {
+        let as_step = self.usual.filter(|_| time.is_finite() && time >= 0.0)? + time;
+        let kind = self.kind(step, as_step, f64::NAN, work);
+        let at = self.last.saturating_add((time / 1e5) as u32);
+        let is_known = matches!(kind, Kind::Validation | Kind::Checkpoint);
+        is_known.then_some(Step { step, at, kind, total: time as f32, parts: Parts::default() })
+    }
+
     /// Work of a step, from its time and its batches and saves.
     fn kind(&mut self, step: u64, time: f64, input: f64, parts: &messages::Parts) -> Kind {
         if step <= FIRST {
@@ -225,7 +236,8 @@ impl Process {
         let kind = match self.usual {
             Some(usual) if time >= LONGER * usual => {
                 let more = time - usual;
-                let has_more = batches.zip(self.batches).is_some_and(|(batches, usual)| batches > usual);
+                // Batches are reported from the first one on.
+                let has_more = batches.is_some_and(|batches| batches > self.batches.unwrap_or(0));
                 let waited = if input.is_nan() { 0.0 } else { input };
                 if saved >= SAVED * more {
                     Kind::Checkpoint
@@ -255,9 +267,7 @@ impl Process {
     /// processors: part of the spread of training steps. Periodic work and single pauses are not. Steps of less than
     /// half its time are of another kind, such as noise beside an evaluation.
     fn is_noise(&mut self, step: u64, time: f64) -> bool {
-        if self.long.len() == LONG {
-            self.long.pop_front();
-        }
+        self.long.drain(..self.long.len().saturating_sub(LONG - 1));
         self.long.push_back((step, time));
         let alike: Vec<u64> =
             self.long.iter().filter(|(_, other)| *other >= time / 2.0).map(|(step, _)| *step).collect();
@@ -359,6 +369,27 @@ mod tests {
         let minute = crate::live::history::total(stretches(&all, Level::Minutes)).unwrap();
         assert_eq!(minute.aside.map(|(count, _)| count), [2, 1, 5]);
         assert!(minute.total[2] <= 2e5, "none of them is in the training's times");
+    }
+
+    #[test]
+    fn what_follows_the_last_step_counts_if_it_is_a_validation_or_a_save() {
+        let after = |batches, saved_us| {
+            let mut gather = Gather::default();
+            let parts = Box::new(messages::Parts { batches: Some(1), ..messages::Parts::default() });
+            let (times_us, waits_us) = (vec![1e5; 50], vec![]);
+            let steps = Message::Steps { first: 2, times_us, waits_us, workers: None, idle_us: vec![], parts };
+            gather.hear(7, &steps, Duration::from_secs(5));
+            let (other_batches, saved_us) = (vec![(51, batches)], vec![(51, saved_us)]);
+            let parts = Box::new(messages::Parts { other_batches, saved_us, ..messages::Parts::default() });
+            let after = Message::After { step: 51, time_us: 2e6, parts };
+            gather.hear(7, &after, Duration::from_secs(9));
+            gather.hear(7, &Message::Exit { steps: 51, backward_passes: 0 }, Duration::from_secs(9));
+            crate::live::history::total(stretches(&gather.due(), Level::Minutes)).unwrap()
+        };
+        let (validation, save) = (after(20, 0.0), after(0, 1.5e6));
+        assert_eq!([validation, save].map(|one| (one.to, one.last, one.steps)), [(70, 51, 46); 2]);
+        assert_eq!((validation.aside[0], save.aside[1]), ((1, 2.0), (1, 2.0)));
+        assert_eq!(after(1, 1e4).to, 50, "a batch that no step followed");
     }
 
     #[test]

@@ -86,6 +86,16 @@ pub enum Message {
         /// The error and its place.
         reason: String,
     },
+    /// A validation or a save after the last step, before the process exits.
+    After {
+        /// Number of that step.
+        step: u64,
+        /// Time from its end to the last batch or save, in microseconds.
+        time_us: f64,
+        /// Batches and saves since, under the number of that step.
+        #[serde(flatten)]
+        parts: Box<Parts>,
+    },
     /// The process exits normally.
     Exit {
         /// Number of steps it made.

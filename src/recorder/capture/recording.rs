@@ -101,7 +101,7 @@ impl Recording {
                 process.exited = true;
                 process.in_window = false;
             }
-            Message::Unknown => {}
+            Message::After { .. } | Message::Unknown => {}
         }
     }
 

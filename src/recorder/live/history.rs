@@ -9,6 +9,7 @@ mod record;
 pub use record::{Level, STEP_BYTES, STRETCH_BYTES};
 
 use habitat_base::regress::quantile::median;
+use habitat_base::units::Micros;
 
 /// First steps, which never count as training: caches fill, libraries select kernels, compilers run.
 pub const FIRST: u64 = 5;
@@ -224,6 +225,17 @@ impl Stretch {
         self.peak = self.peak.max(next.peak);
     }
 
+    /// Work of the kind at this place of [`Kind::ASIDE`]; `None` if there was none.
+    pub fn beside(&self, place: usize) -> Option<Beside> {
+        let (count, seconds) = self.aside[place];
+        let all = f64::from(self.to.saturating_sub(self.from)) / 10.0;
+        // These steps train as well.
+        let usual = if self.total[1].is_nan() { 0.0 } else { f64::from(self.total[1]) / 1e6 };
+        let more = (f64::from(seconds) - f64::from(count) * usual).max(0.0);
+        let each = Micros::new(more * 1e6 / f64::from(count)).ok()?;
+        Some(Beside { count, each, share: if all > 0.0 { (more / all).min(1.0) } else { 0.0 } })
+    }
+
     /// Number of steps of all kinds.
     pub fn all_steps(&self) -> u64 {
         u64::from(self.steps) + self.aside.iter().map(|(count, _)| u64::from(*count)).sum::<u64>()
@@ -240,6 +252,17 @@ impl Stretch {
         let input = if self.parts.input.is_nan() { 0.0 } else { self.parts.input };
         Some(self.total[1] - self.parts.idle - input).filter(|own| !own.is_nan())
     }
+}
+
+/// Work beside training, such as validations.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Beside {
+    /// Number of steps with such work.
+    pub count: u32,
+    /// Mean time by which they took longer than a training step.
+    pub each: Micros,
+    /// Share of all time, 0 to 1; 0 if that is shorter than a tenth of a second.
+    pub share: f64,
 }
 
 /// Records of a job.

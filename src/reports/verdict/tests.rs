@@ -1,5 +1,6 @@
 use super::*;
 use habitat_base::units::GIB;
+use habitat_recorder::live::history::Stretch;
 use habitat_recorder::live::{Exchange, Process};
 use habitat_step::profile::Step;
 
@@ -16,6 +17,11 @@ fn profile(busy: u32, precision: &str, operations: &[(&str, u32)]) -> Profile {
         operations.join(",")
     );
     Profile::from_json(json.as_bytes()).unwrap().0
+}
+
+/// Of a job without a history.
+fn verdict(seen: &Snapshot, profile: Option<&Profile>, memory: Option<MemoryUse>) -> Result<Verdict, String> {
+    super::verdict(seen, profile, memory, &Digest::default())
 }
 
 fn waiting(share: f64, workers: Option<u32>) -> Snapshot {
@@ -257,4 +263,32 @@ fn what_is_not_known_says_why() {
         unknown(&waiting(0.03, None), Some(&shapes)),
         "unknown: recorded on a CPU or from shapes, without GPU timings, and data took 3 % of the time of the last 50 steps"
     );
+}
+
+/// 100 s of training, and work beside it of so many seconds: the verdict names that which takes most.
+#[test]
+fn work_beside_training_is_the_verdict_if_it_takes_most_of_the_time_outside_the_passes() {
+    let history = |aside: [(u32, f32); 3], period: [Option<u64>; 3]| {
+        let all: f32 = aside.iter().map(|(_, seconds)| seconds).sum();
+        let total = Stretch { steps: 1000, to: 1000 + (all * 10.0) as u32, aside, ..Stretch::empty(0, None) };
+        Digest { total: Some(Stretch { total: [1e5; 3], ..total }), period, ..Digest::default() }
+    };
+    let on =
+        |seen: &Snapshot, history: &Digest| super::verdict(seen, None, None, history).map(|found| found.to_string());
+    let saves = history([(0, 0.0), (44, 96.8), (5, 2.0)], [None, Some(200), None]);
+    let none = Snapshot::default();
+    assert_eq!(
+        on(&none, &saves).unwrap(),
+        "checkpoints take 46 % of the time: every 200 steps, 2.10 s each; save less often, or in the background \
+         (torch.distributed.checkpoint.async_save)"
+    );
+    // A step waits 80 % of its time for data, and half of all time is training.
+    assert!(on(&waiting(0.8, Some(2)), &saves).unwrap().starts_with("checkpoints take 46 %"));
+    assert!(on(&waiting(0.9, Some(2)), &saves).unwrap().starts_with("waiting for data"));
+    let both = history([(10, 60.0), (10, 50.0), (0, 0.0)], [None; 3]);
+    assert!(on(&none, &both).unwrap().starts_with("validations take 28 % of the time: 10 of 5.90 s"));
+    // The first steps are not periodic.
+    for (aside, period) in [([(0, 0.0), (3, 10.0), (0, 0.0)], Some(9)), ([(0, 0.0), (0, 0.0), (5, 60.0)], None)] {
+        assert!(on(&none, &history(aside, [period, period, None])).is_err());
+    }
 }

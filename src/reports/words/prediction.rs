@@ -38,10 +38,10 @@ impl Words for Finding {
             Self::Fp4Products { .. } => "products in FP4 are not modelled",
             Self::NoShapes { .. } => "no shapes recorded: wide ranges",
             // Whether it waits for the CPU or for data is the verdict's to say.
-            Self::HostBound { idle_us, step_us, .. } => {
+            Self::HostBound { idle_us, data_us, step_us, .. } => {
                 return format!(
                     "GPU idle {:.0} % of the step: a faster GPU will not help much",
-                    *idle_us / *step_us * 100.0
+                    (*idle_us + *data_us) / *step_us * 100.0
                 );
             }
             Self::LaunchBound { launch_us: [least, most], expected, .. } => {
@@ -175,13 +175,14 @@ fn of_step(finding: &Finding) -> Option<String> {
 fn of_host(finding: &Finding) -> Option<String> {
     let of_data = "ranges reach down to the step without this wait; --host keeps-up leaves it out";
     Some(match finding {
-        Finding::HostBound { idle_us, step_us, launch_us } => {
+        Finding::HostBound { idle_us, data_us, step_us, launch_us } => {
             let reach =
                 launch_us.map_or_else(|| "the recorded step".to_owned(), |each| format!("{each:.0} µs per launch"));
-            let (idle, step) = (idle_us.as_millis(), step_us.as_millis());
+            let (idle, data, step) = ((*idle_us + *data_us).as_millis(), data_us.as_millis(), step_us.as_millis());
             let digits = if step < 99.95 { 2 } else { 1 };
+            let data = if data > 0.0 { format!(", {data:.digits$} of it waiting for data") } else { String::new() };
             format!(
-                "the GPU is idle {idle:.digits$} of the {step:.digits$} ms of the recorded step: a faster GPU will not help much. Low end of each range: no waiting; high end: at least {reach}"
+                "the GPU is idle {idle:.digits$} of the {step:.digits$} ms of the recorded step{data}: a faster GPU will not help much. Low end of each range: no waiting; high end: at least {reach}"
             )
         }
         Finding::LaunchBound { launches, launch_us: [least, most], host_us: [low, high], expected } => {

@@ -156,39 +156,83 @@ pub(super) struct Call {
     pub(super) words: Vec<OsString>,
     /// Whether the list of rejected offers is left out.
     is_short: bool,
+    /// Flags of the command, and the arguments that stand for them.
+    names: Vec<(String, String)>,
 }
 
 impl Call {
     /// Parses the arguments of a tool.
     pub(super) fn parse(tool: &str, arguments: Value) -> Result<Self, String> {
         let is_short = arguments.get("rejected") != Some(&Value::Bool(true));
-        let words = match tool {
+        let (words, mut names) = match tool {
             "predict" => words::<Predict>(&["predict"], "file", arguments),
             "plan" => words::<Plan>(&["plan"], "file", arguments),
             "trace_shapes" => words::<TraceShapes>(&["trace-shapes"], "function", arguments),
             "explain" => words::<Explain>(&["predict", "--difference"], "file", arguments),
             _ => Err(format!("no tool {tool:?}: predict, plan, trace_shapes or explain")),
         }?;
-        Ok(Self { words, is_short })
+        names.push(("difference".to_owned(), tool.to_owned()));
+        Ok(Self { words, is_short, names })
     }
 
-    /// The answer without what fills the memory of an agent: thousands of offers that a plan rejects.
-    pub(super) fn shortened(&self, mut answer: Value) -> Value {
+    /// The answer without what fills the memory of an agent: thousands of offers that a plan rejects. Its sentences
+    /// name arguments.
+    pub(super) fn answer(&self, mut answer: Value) -> Value {
         if let Some(Value::Array(rejected)) = answer.get_mut("rejected").filter(|_| self.is_short) {
             rejected.clear();
         }
+        self.name_arguments(&mut answer);
         answer
+    }
+
+    fn name_arguments(&self, answer: &mut Value) {
+        match answer {
+            Value::Array(items) => items.iter_mut().for_each(|item| self.name_arguments(item)),
+            Value::Object(fields) => fields.iter_mut().for_each(|(name, field)| match field {
+                Value::String(text) if name == "text" => *text = self.said(text),
+                field => self.name_arguments(field),
+            }),
+            _ => {}
+        }
+    }
+
+    /// A message of the command with arguments of the tool for flags; other flags are those of the command line.
+    pub(super) fn said(&self, text: &str) -> String {
+        // Help of the command line ends an error of its parser.
+        let text = ["\n\nUsage:", "\n\nFor more information"]
+            .iter()
+            .fold(text, |text, help| text.split_once(help).map_or(text, |(message, _)| message));
+        let mut parts = text.split("--");
+        let mut said = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            let end = part.find(|letter: char| !letter.is_ascii_alphanumeric() && letter != '-').unwrap_or(part.len());
+            let (flag, mut rest) = part.split_at(end);
+            match self.names.iter().find(|(name, _)| name == flag) {
+                Some((_, argument)) => {
+                    said += argument;
+                    // The form of its value.
+                    rest = rest.strip_prefix(" <").and_then(|form| Some(form.split_once('>')?.1)).unwrap_or(rest);
+                }
+                None => said.extend(["--", flag, if flag.is_empty() { "" } else { " (of the command line)" }]),
+            }
+            said += rest;
+        }
+        said
     }
 }
 
-/// Flags named as the fields of `T`, then the positional argument.
-fn words<T: DeserializeOwned + Serialize>(
+/// Flags named as the fields of `T`, then the positional argument; and the arguments that the flags stand for.
+fn words<T: DeserializeOwned + Serialize + JsonSchema>(
     command: &[&str],
     positional: &str,
     arguments: Value,
-) -> Result<Vec<OsString>, String> {
+) -> Result<(Vec<OsString>, Vec<(String, String)>), String> {
     let parsed: T = serde_path_to_error::deserialize(arguments).map_err(|error| error.to_string())?;
     let Ok(Value::Object(mut fields)) = serde_json::to_value(parsed) else { return Err("not an object".to_owned()) };
+    // In the same order.
+    let arguments = schema_for!(T).get("properties").and_then(Value::as_object).cloned().unwrap_or_default();
+    let names = fields.keys().map(|field| field.replace('_', "-")).zip(arguments.into_iter().map(|(name, _)| name));
+    let names = names.collect();
     let file = fields.shift_remove(positional);
     let mut words: Vec<OsString> = command.iter().map(|word| (*word).into()).collect();
     words.push("--json".into());
@@ -204,7 +248,7 @@ fn words<T: DeserializeOwned + Serialize>(
         // A name that begins with a dash is not a flag.
         words.extend(["--".into(), text(&file).into()]);
     }
-    Ok(words)
+    Ok((words, names))
 }
 
 /// A value as it is typed.
@@ -240,6 +284,26 @@ mod tests {
         assert!(unknown.contains("epoch"), "{unknown}");
         assert!(line("predict", json!({})).unwrap_err().contains("gpus"));
         assert!(line("rm", json!({})).is_err());
+    }
+
+    #[test]
+    fn messages_name_arguments() {
+        let said = |tool: &str, arguments: Value, text: &str| Call::parse(tool, arguments).unwrap().said(text);
+        let (gpus, plan) = (json!({"gpus": ["h100", "l4"]}), json!({"steps": 9}));
+        assert_eq!(said("predict", gpus.clone(), "--to h100: matches h100-nvl"), "gpus h100: matches h100-nvl");
+        assert_eq!(said("explain", gpus, "--difference compares two: --to a,b"), "explain compares two: gpus a,b");
+        let missing = "not provided:\n  --dataset <N>\n\nUsage: habitat-tui plan --epochs <N> --dataset <N> [FILE]";
+        assert_eq!(said("plan", plan.clone(), missing), "not provided:\n  dataset");
+        let invalid =
+            "invalid value '3x' for '--own <[[M×]N×]GPU>': such as 2x3090\n\nFor more information, try '--help'.";
+        assert_eq!(said("plan", plan.clone(), invalid), "invalid value '3x' for 'own': such as 2x3090");
+        let others = "--max-machines=2 -- or --what-if";
+        assert_eq!(said("plan", plan.clone(), others), "max_machines=2 -- or --what-if (of the command line)");
+        let traced = said("trace_shapes", json!({"output": "a", "config": "b"}), "--batch-sizes 8");
+        assert_eq!(traced, "batch_size 8");
+        let call = Call::parse("plan", plan).unwrap();
+        let answer = call.answer(json!({"command": "a --budget 1", "reasons": [{"text": "(--budget 790.17)"}]}));
+        assert_eq!(answer, json!({"command": "a --budget 1", "reasons": [{"text": "(budget 790.17)"}]}));
     }
 
     /// Every argument of a schema is a flag of its command.

@@ -15,7 +15,7 @@ use crate::store::jobs::{JobFolder, KeptJob};
 use crate::store::{self, Paths};
 use crate::terminal;
 use habitat_base::text::json_escaped;
-use habitat_recorder::live::history::{History, Stretch};
+use habitat_recorder::live::history::{Digest, History, Stretch};
 use habitat_recorder::live::{Standing, State, Update};
 use habitat_reports::history as report;
 use habitat_reports::kept::{self as rows, JobRow};
@@ -35,6 +35,7 @@ pub(in crate::cli) fn row(folder: &JobFolder, job: &KeptJob) -> Result<JobRow, C
         state: rows::words(&standing, &state.seen),
         since: job.started,
         steps: state.seen.steps,
+        steps_at_least: state.seen.steps_at_least,
         step_us: state.seen.times.map(|times| times.median.get()),
         pid: job.job.pid,
         command: job.job.command.clone(),
@@ -57,7 +58,7 @@ pub(in crate::cli) fn job(folder: &JobFolder, passes_code: bool) -> Result<u8, C
     let out = &mut terminal::stdout();
     let (kept, catalog) = (folder.job()?, store::catalog(&Paths::find())?);
     line(&JobLine::job(row(folder, &kept)?), out)?;
-    let (mut profile, mut shown) = (None, String::new());
+    let (mut profile, mut history, mut shown) = (None, Digest::default(), String::new());
     for update in join::follow(folder.clone(), passes_code)?.updates {
         match update {
             Update::Recorded(recorded) => {
@@ -67,7 +68,7 @@ pub(in crate::cli) fn job(folder: &JobFolder, passes_code: bool) -> Result<u8, C
             Update::NotWritten(text) => line(&JobLine::Problem { text }, out)?,
             Update::Snapshot(seen) => {
                 let memory = memory(&seen, profile.as_ref(), &catalog);
-                let verdict = verdict(&seen, profile.as_ref(), memory).ok();
+                let verdict = verdict(&seen, profile.as_ref(), memory, &history).ok();
                 let state = JobLine::state(&standing(&seen.state), &seen, verdict);
                 // The line may lack the change.
                 let text = serde_json::to_string(&state)?;
@@ -79,7 +80,8 @@ pub(in crate::cli) fn job(folder: &JobFolder, passes_code: bool) -> Result<u8, C
                     break;
                 }
             }
-            Update::Output(_) | Update::History(_) => {}
+            Update::History(found) => history = *found,
+            Update::Output(_) => {}
         }
     }
     let (standing, state) = join::seen(folder, &kept)?;

@@ -20,7 +20,7 @@ use crate::cli::error::CliError;
 use crate::cli::input::Loaded;
 use crate::cli::screens::{Outcome, Screens};
 use crate::settings::args::ScreensArgs;
-use crate::store::history::HistoryWriter;
+use crate::store::history::{HistoryWriter, read_history};
 use crate::store::jobs::{JobFolder, KeptJob};
 use crate::{store, terminal};
 use habitat_planning::plan::Goal;
@@ -245,7 +245,9 @@ fn follow_to_the_end(
     watcher.gather.end();
     watcher.history.append(&watcher.gather.due());
     let written = watcher.maker.finish(&finished.recording, finished.folder.path());
-    let mut conclusion = conclude(session, options, pid, &mut finished, written);
+    // A history that cannot be read costs its part of the verdict.
+    let history = read_history(folder).unwrap_or_default().digest(1);
+    let mut conclusion = conclude(session, options, pid, &mut finished, written, &history);
     let log_name = options.log.as_deref().unwrap_or(Path::new("")).display();
     // Writing to a Vec cannot fail.
     let _ = writeln!(conclusion.text, "habitat-tui: the job's output is in {log_name}");

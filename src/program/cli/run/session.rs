@@ -25,6 +25,7 @@ use habitat_planning::pricing::PriceBook;
 use habitat_prediction::predict;
 use habitat_recorder::capture::assemble::{self, Assembled};
 use habitat_recorder::capture::{self, Asked, Finished, JobOptions, Private, Recording, RecordingStatus, Settings};
+use habitat_recorder::live::history::Digest;
 use habitat_recorder::live::{Aim, Exchange, State};
 use habitat_reports::plan_toml;
 use habitat_reports::run::{RunReport, planned};
@@ -51,6 +52,7 @@ pub(super) fn conclude(
     pid: u32,
     finished: &mut Finished,
     written: Option<Result<Assembled, CliError>>,
+    history: &Digest,
 ) -> Conclusion {
     let args = &*session.args;
     let seen = finished.recording.seen();
@@ -77,7 +79,7 @@ pub(super) fn conclude(
         Some(_) if finished.asked == Some(Asked::Recorded) => 0,
         _ => finished.ended.exit_code(),
     };
-    let run = session.report(finished, assembled.as_ref());
+    let run = session.report(finished, assembled.as_ref(), history);
     // Writing to a Vec cannot fail.
     if let Some(path) = &args.json {
         let output = &session.output;
@@ -201,7 +203,7 @@ impl Session {
     }
 
     /// The measurements of the run, at its end.
-    fn report(&self, finished: &Finished, assembled: Option<&Assembled>) -> RunReport {
+    fn report(&self, finished: &Finished, assembled: Option<&Assembled>, history: &Digest) -> RunReport {
         let mut seen = snapshot::at_end(finished, State::Ended { words: String::new(), well: true });
         snapshot::with_exchanges(&mut seen, assembled.map_or(&[], |assembled| &assembled.exchanges));
         let profile = assembled.map(|assembled| &assembled.profile);
@@ -210,7 +212,7 @@ impl Session {
             let options = options::options(&InputArgs::default(), &[], &self.catalog, &Paths::find()).ok()?;
             predict(profile, &self.catalog, &options).ok()
         });
-        RunReport::new(&self.aim, &seen, profile, (&self.catalog, &self.prices), predictions.as_ref())
+        RunReport::new(&self.aim, &seen, profile, (&self.catalog, &self.prices), predictions.as_ref(), history)
     }
 
     /// Makes a profile and writes it; `replace` allows overwriting a file.

@@ -75,7 +75,10 @@ pub(super) fn snapshot(progress: Progress<'_>, options: &JobOptions, heard: Hear
 
 /// The job at its end.
 pub(super) fn at_end(finished: &Finished, state: State) -> Snapshot {
-    let mut last = Snapshot { state, elapsed: finished.lasted, ..from_recording(&finished.recording) };
+    let recording = &finished.recording;
+    let most = recording.training().map(|(_, process)| process).max_by_key(|process| process.steps);
+    let steps_at_least = most.is_some_and(|process| !process.exited);
+    let mut last = Snapshot { state, elapsed: finished.lasted, steps_at_least, ..from_recording(recording) };
     last.notes.extend(report::cut(finished.cut.as_ref()));
     last
 }
@@ -136,7 +139,9 @@ fn from_recording(recording: &Recording) -> Snapshot {
         kernels: kernels(recording),
         cost: main.and_then(|main| Micros::new(main.costs.iter().sum()).ok()).unwrap_or_default(),
         notes: main.map(dropped).into_iter().flatten().chain(report::faults(recording)).collect(),
+        steps_at_least: false,
         elapsed: Duration::ZERO,
+        elapsed_at_least: false,
         boards: Vec::new(),
         silent: None,
         remedy: None,

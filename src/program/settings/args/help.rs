@@ -12,76 +12,29 @@ use super::Cli;
 
 /// Flags on the first screen of a command, by id; positional arguments are always there. Commands not listed here show
 /// all flags.
-const FIRST: [(&str, &[&str]); 10] = [
-    ("habitat-tui", &[]),
+const FIRST: [(&str, &str); 10] = [
+    ("habitat-tui", ""),
     (
         "plan",
-        &[
-            "epochs",
-            "dataset",
-            "steps",
-            "deadline",
-            "budget",
-            "objective",
-            "own",
-            "accept",
-            "gpus",
-            "precision",
-            "frontier",
-            "export",
-            "json",
-            "output",
-        ],
+        "epochs dataset steps deadline budget objective own \
+         accept gpus precision frontier export json output",
     ),
     (
         "predict",
-        &[
-            "to",
-            "operations",
-            "verbose",
-            "all_methods",
-            "what_if",
-            "difference",
-            "precision",
-            "host",
-            "batch_size",
-            "html",
-            "json",
-            "csv",
-            "output",
-        ],
+        "to operations verbose all_methods what_if difference \
+         precision host batch_size html json csv output",
     ),
     (
         "run",
-        &[
-            "output",
-            "after",
-            "window",
-            "every",
-            "all_ranks",
-            "batches",
-            "plan",
-            "total_steps",
-            "price",
-            "timeout",
-            "detach",
-            "no_tui",
-            "cupti",
-            "json",
-        ],
+        "output after window every all_ranks batches plan \
+         total_steps price timeout detach no_tui cupti json",
     ),
-    ("plan-jobs", &["accept", "method", "export", "command", "checkpoint_dir", "partition", "json", "csv", "output"]),
-    ("attach", &["pid", "all", "list", "output", "window", "stacks", "wait", "json"]),
-    (
-        "trace-shapes",
-        &["config", "batch_sizes", "arguments", "output", "force", "python", "sequence_length", "precision"],
-    ),
-    ("import", &["output", "force", "shapes_only", "max_steps", "origin", "batch_size", "precision"]),
-    (
-        "compare-speed",
-        &["to", "gpus", "machines", "network_gbit", "sharding", "global_batch", "tokens_per_second", "step_ms", "json"],
-    ),
-    ("batches", &["at", "to", "families", "sample", "precision", "json", "output"]),
+    ("plan-jobs", "accept method export command checkpoint_dir partition json csv output"),
+    ("attach", "pid all list output window stacks wait json"),
+    ("trace-shapes", "config batch_sizes arguments output force python sequence_length precision"),
+    ("import", "output force shapes_only max_steps origin batch_size precision"),
+    ("compare-speed", "to gpus machines network_gbit sharding global_batch tokens_per_second step_ms json"),
+    ("batches", "at to families sample precision json output"),
 ];
 
 /// The commands on the first screen of the program, by use; the others follow from `--help all`.
@@ -237,15 +190,15 @@ fn of_commands(word: &str, columns: usize) -> Option<String> {
 /// Description of a command, its usage, and one line for each of its commands and most common flags.
 fn first(mut command: Command, name: &str, line: &str, columns: usize) -> String {
     let usage = command.render_usage().to_string();
-    let chosen = FIRST.iter().find(|(one, _)| *one == name).map(|(_, flags)| *flags);
+    let chosen = FIRST.iter().find(|(one, _)| *one == name).map(|(_, flags)| flags.split(' ').collect::<Vec<_>>());
     let is_shown = |arg: &&Arg| {
         let id = arg.get_id().as_str();
-        let is_chosen = chosen.map_or_else(|| !["help", "version"].contains(&id), |flags| flags.contains(&id));
+        let is_chosen = chosen.as_ref().map_or_else(|| !["help", "version"].contains(&id), |flags| flags.contains(&id));
         !arg.is_hide_set() && (arg.is_positional() || is_chosen)
     };
     let mut flags: Vec<&Arg> = command.get_arguments().filter(is_shown).collect();
     let order: Vec<String> = flags.iter().map(|arg| topic(arg)).collect();
-    flags.sort_by_key(|arg| match chosen {
+    flags.sort_by_key(|arg| match &chosen {
         Some(chosen) => chosen.iter().position(|id| arg.get_id() == id),
         None => order.iter().position(|one| !arg.is_positional() && *one == topic(arg)),
     });
@@ -361,7 +314,7 @@ mod tests {
         let cli = Cli::command();
         for (name, shown) in FIRST {
             let one = cli.find_subcommand(name).unwrap_or(&cli);
-            for id in shown {
+            for id in shown.split_whitespace() {
                 assert!(one.get_arguments().any(|arg| arg.get_id() == id), "{name}: {id}");
             }
         }

@@ -131,20 +131,9 @@ fn relation(above: &Candidate<'_>, below: &Candidate<'_>) -> Relation {
 
 /// Launchers that run in Python, by program or module: `PyTorch`'s, Accelerate's, `DeepSpeed`'s, Horovod's. (`mpirun`
 /// and `srun` are not Python programs and never poll.)
-const LAUNCHERS: [&str; 12] = [
-    "torchrun",
-    "torch.distributed.run",
-    "torch.distributed.launch",
-    "accelerate-launch",
-    "accelerate.commands.launch",
-    "accelerate launch",
-    "accelerate.commands.accelerate_cli launch",
-    "deepspeed",
-    "deepspeed.launcher.runner",
-    "deepspeed.launcher.launch",
-    "horovodrun",
-    "horovod.runner.launch",
-];
+const LAUNCHERS: &str = "torchrun, torch.distributed.run, torch.distributed.launch, accelerate-launch, accelerate.commands.launch, \
+     accelerate launch, accelerate.commands.accelerate_cli launch, deepspeed, deepspeed.launcher.runner, \
+     deepspeed.launcher.launch, horovodrun, horovod.runner.launch";
 
 /// Script or module that a command runs, without its folder, and the word after it.
 fn program(command: &[String]) -> Option<(&str, Option<&str>)> {
@@ -173,7 +162,7 @@ fn is_launcher(facts: &Facts) -> bool {
     facts.rank.is_none()
         && program(&facts.command).is_some_and(|(program, next)| {
             let with_next = format!("{program} {}", next.unwrap_or_default());
-            LAUNCHERS.iter().any(|launcher| *launcher == program || *launcher == with_next)
+            LAUNCHERS.split(", ").any(|launcher| launcher == program || launcher == with_next)
         })
 }
 

@@ -21,7 +21,7 @@ fn one_of_each() -> Vec<Finding> {
         F::Float64Products { operators: operators(), more: 0 },
         F::Fp4Products { operators: operators(), more: 0 },
         F::NoShapes { all: true, share },
-        F::HostBound { idle_us: ms(2.0), step_us: ms(3.0), launch_us: None },
+        F::HostBound { idle_us: ms(2.0), data_us: ms(0.5), step_us: ms(3.0), launch_us: None },
         F::LaunchBound { launches: 10, launch_us: [9.0, 60.0], host_us: [ms(0.09), ms(0.6)], expected: true },
         F::SlowLoader { period_us: ms(9.0) },
         F::LoadsItself { load_us: ms(9.0) },
@@ -122,7 +122,10 @@ fn sentences_have_the_numbers() {
             "no fp8 tensor cores for the step's fp8 products, so these are predicted at FP32 speed; PyTorch does not",
         ),
         ("unknown-flops", "unknown FLOPs of aten::mm (×2) and 2 more, because"),
-        ("host-bound", "the GPU is idle 2.00 of the 3.00 ms of the recorded step"),
+        (
+            "host-bound",
+            "the GPU is idle 2.50 of the 3.00 ms of the recorded step, 0.50 of it waiting for data: a faster",
+        ),
         (
             "launch-bound",
             "waits for the host: 10 launches × 9–60 µs of CPU time are 0.1 to 0.6 ms (estimated; the CPU is unknown), most",

@@ -69,9 +69,12 @@ pub fn state(live: &Live) -> (String, Role) {
             "stopped by a signal, for example because it needs a terminal (use --no-tui for that); continue it with `kill -CONT {}`",
             job.pid
         ),
-        State::Ended { words, .. } if seen.steps > 0 => format!("{words}, at {}", step()),
+        State::Ended { words, .. } if seen.steps > 0 => {
+            let later = if seen.steps_at_least { " or later" } else { "" };
+            format!("{words}, at {}{later}", step())
+        }
         State::Ended { words, .. } => words.clone(),
-        State::Left => "continues unwatched: the process that recorded it was killed".to_owned(),
+        State::Left => format!("continues unwatched since {}: the process that recorded it was killed", step()),
     };
     let role = match &seen.state {
         State::Ended { well: true, .. } => Role::Good,
@@ -239,7 +242,8 @@ const SLOWED: f64 = 0.95;
 pub fn held_back(app: &App, live: &Live) -> Option<(String, Role)> {
     live.seen.times?;
     let profile = recorded(app);
-    let found = verdict::verdict(&live.seen, profile, run::memory(&live.seen, profile, &app.setup.catalog));
+    let memory = run::memory(&live.seen, profile, &app.setup.catalog);
+    let found = verdict::verdict(&live.seen, profile, memory, &live.history);
     Some(match found {
         Ok(verdict) => (verdict.to_string(), Role::Title),
         Err(why) => (why, Role::Muted),
@@ -308,11 +312,13 @@ pub fn over_time(live: &Live) -> Option<(Vec<u64>, String)> {
     Some((heights, format!("mean step over {}, to {top}", history::covered(&live.history)?)))
 }
 
-/// Findings in the history of the job, and what ran beside its training.
-pub fn history(live: &Live) -> Vec<(String, Role)> {
+/// Findings in the history of the job but the bottleneck, and what ran beside its training.
+pub fn history(app: &App, live: &Live) -> Vec<(String, Role)> {
     let digest = &live.history;
     let beside = digest.total.as_ref().and_then(|total| history::aside(digest, total));
-    history::stands_out(digest).into_iter().take(2).chain(beside).map(|words| (words, Role::Text)).collect()
+    let bottleneck = held_back(app, live).map(|(words, _)| words);
+    let others = history::stands_out(digest).into_iter().filter(|words| bottleneck.as_ref() != Some(words));
+    others.take(2).chain(beside).map(|words| (words, Role::Text)).collect()
 }
 
 /// Recorded windows and their overhead.

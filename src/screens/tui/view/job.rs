@@ -130,7 +130,7 @@ fn facts(painter: &Painter<'_>, live: &Live, density: Density, width: u16, room:
         facts.push((5, Fact { label, shown: Shown::Spark(stretched(&heights, wide), legend) }));
         label = "";
     }
-    for words in job::history(live) {
+    for words in job::history(painter.app, live) {
         facts.push((5, lines(label, words, 2)));
         label = "";
     }
