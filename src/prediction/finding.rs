@@ -272,6 +272,24 @@ impl Finding {
         })
     }
 
+    /// Whether it is the same warning, or the same wait for another host, which it then covers.
+    fn takes(&mut self, other: &Self) -> bool {
+        let (
+            Self::LaunchBound { launches, launch_us, host_us, expected },
+            Self::LaunchBound { launches: number, launch_us: each, host_us: all, expected: too },
+        ) = (&mut *self, other)
+        else {
+            return self == other;
+        };
+        let is_same = (*launches, *expected) == (*number, *too);
+        if is_same {
+            *launch_us = [launch_us[0].min(each[0]), launch_us[1].max(each[1])];
+            let [low, high] = [host_us[0].get().min(all[0].get()), host_us[1].get().max(all[1].get())];
+            *host_us = [low, high].map(Micros::known);
+        }
+        is_same
+    }
+
     /// Whether the model was split over several GPUs.
     pub const fn is_sharded(&self) -> bool {
         matches!(self, Self::Sharded { .. })
@@ -288,13 +306,13 @@ impl Finding {
     }
 }
 
-/// Distinct warnings, with the number of lists that contain each.
-pub fn distinct<'a>(lists: impl IntoIterator<Item = &'a [Finding]>) -> Vec<(&'a Finding, usize)> {
-    let mut found: Vec<(&Finding, usize)> = Vec::new();
+/// Distinct warnings, with the number of lists that contain each. Waits for hosts of different speeds are one.
+pub fn distinct<'a>(lists: impl IntoIterator<Item = &'a [Finding]>) -> Vec<(Finding, usize)> {
+    let mut found: Vec<(Finding, usize)> = Vec::new();
     for warning in lists.into_iter().flatten() {
-        match found.iter_mut().find(|(other, _)| *other == warning) {
+        match found.iter_mut().find(|(other, _)| other.takes(warning)) {
             Some((_, times)) => *times += 1,
-            None => found.push((warning, 1)),
+            None => found.push((warning.clone(), 1)),
         }
     }
     found.sort_by_key(|(warning, _)| warning.rank());

@@ -164,8 +164,17 @@ pub fn own(plan: &Plan, prices: &PriceBook) -> Vec<String> {
     let own = own.filter(|offer| plan.own.iter().all(|part| part.offer.id != offer.id));
     let rejected = own.filter_map(|offer| {
         let rejected = plan.rejected.iter().find(|one| one.offer == offer.id)?;
-        Some(format!("{}: {}", machine_words(1, offer.gpu_count, offer.gpu.as_ref()?), rejected.reason.words()))
+        Some((rejected.reason.words(), machine_words(1, offer.gpu_count, offer.gpu.as_ref()?)))
     });
+    // One entry for each reason.
+    let mut reasons: Vec<(String, Vec<String>)> = Vec::new();
+    for (reason, machines) in rejected {
+        match reasons.iter_mut().find(|(other, _)| *other == reason) {
+            Some((_, others)) => others.push(machines),
+            None => reasons.push((reason, vec![machines])),
+        }
+    }
+    let rejected = reasons.into_iter().map(|(reason, machines)| format!("{}: {reason}", machines.join(", ")));
     let all: Vec<String> = done.chain(rejected).collect();
     let larger = plan.larger_batch.as_ref().and_then(|part| {
         let (batch, now) = (part.global_batch_size?, plan.goal.global_batch?);
@@ -214,11 +223,13 @@ pub fn status_words(plan: &Plan) -> String {
         }
         (PlanStatus::Optimal, 1) if plan.goal.limits.max_machines > 1 => {
             if plan.solver.configurations == 1 {
-                return "the only choice of offer and machines".to_owned();
+                return "the only choice of offer and machines within the limits".to_owned();
             }
             format!("{best} of {} choices of offer and machines", format::grouped(plan.solver.configurations as f64))
         }
-        (PlanStatus::Optimal, 1) if plan.solver.offers == 1 => "the only priced offer".to_owned(),
+        (PlanStatus::Optimal, 1) if plan.solver.offers == 1 => {
+            format!("the only one of the {} within the limits", which_words(plan))
+        }
         (PlanStatus::Optimal, 1) => {
             format!("{best} of {} {}", format::grouped(plan.solver.offers as f64), which_words(plan))
         }
@@ -334,15 +345,18 @@ pub fn fallback(plan: &Plan) -> Option<String> {
 
 /// Whether a note is one of [`caveats`].
 pub(super) fn is_caveat(note: &PlanNote) -> bool {
-    matches!(note, PlanNote::BatchOfOne | PlanNote::LongPlan { .. } | PlanNote::NoRoom { .. })
+    use PlanNote::{BatchOfOne, LongPlan, NoRoom, OtherTier};
+    matches!(note, BatchOfOne | LongPlan { .. } | NoRoom { .. } | OtherTier { .. })
 }
 
-/// Lines that belong to the plan's first sentence: the cost if its offer fails, a batch that no one chose, and a plan
-/// that takes longer than prices last.
+/// Lines that belong to the plan's first sentence: a better plan of another tier, the cost if its offer fails, a batch
+/// that no one chose, and a plan that takes longer than prices last.
 pub fn caveats(plan: &Plan) -> Vec<String> {
     let of_parts = plan.parts.iter().flat_map(|part| &part.notes);
-    let notes = plan.notes.iter().chain(of_parts).filter(|note| is_caveat(note)).map(Words::words);
-    fallback(plan).into_iter().chain(notes).collect()
+    let notes = plan.notes.iter().chain(of_parts).filter(|note| is_caveat(note));
+    let (tiers, notes): (Vec<_>, Vec<_>) = notes.partition(|note| matches!(note, PlanNote::OtherTier { .. }));
+    let words = |notes: Vec<&PlanNote>| notes.into_iter().map(Words::words).collect::<Vec<_>>();
+    words(tiers).into_iter().chain(fallback(plan)).chain(words(notes)).collect()
 }
 
 /// The flag that accepts the offer.

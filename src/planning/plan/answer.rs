@@ -71,7 +71,7 @@ impl Prepared {
         let mut limit = Self::limit(deadline, budget);
         let Some((mut plan, mut used)) = self.checked(goal.clone(), &limit)? else {
             let mut plan = self.empty(goal);
-            plan.beside = self.beside(&plan, &[], &limit);
+            plan.beside = self.beside(&plan, &[], &limit, None);
             let lifted = sources.map(|(predictions, prices)| relax::reasons(self, predictions, prices, &limit));
             plan.reasons = explain::reasons(self, &limit, lifted.unwrap_or_default());
             plan.larger_batch = sources.and_then(|of| self.larger_batch(self.larger(of), &[], &limit));
@@ -85,8 +85,10 @@ impl Prepared {
             (plan, used, limit) = (Plan { longer: Some(longer), ..short }, of_short, shorter);
         }
         let alternatives = self.alternatives(&used, &limit);
-        plan.beside = self.beside(&plan, &used, &limit);
-        plan.fallback = self.fallback(&plan, &used, &limit);
+        let other = sources.and_then(|of| self.other_tier(of, &limit));
+        let instead = other.as_ref().map(|(other, _)| other);
+        plan.beside = self.beside(&plan, &used, &limit, instead);
+        plan.fallback = self.fallback(&plan, &used, &limit, instead);
         plan.bargain = self.bargain(&plan, &limit);
         plan.own = self.own(&limit);
         plan.larger_batch = sources.and_then(|of| self.larger_batch(self.larger(of), &plan.own, &limit));
@@ -94,6 +96,7 @@ impl Prepared {
         plan.alternatives = alternatives.iter().map(|c| self.whole(*c)).collect();
         plan.warnings = self.warnings(used.iter().chain(&alternatives).copied());
         plan.notes.extend(self.notes(&plan));
+        plan.notes.extend(other.and_then(|other| self.tier_note(&plan, other)));
         Ok(plan)
     }
 
@@ -301,14 +304,14 @@ impl Prepared {
     /// Warnings of these configurations, without duplicates.
     fn warnings(&self, configurations: impl Iterator<Item = usize>) -> Vec<Finding> {
         let lists = configurations.map(|c| self.configurations[c].warnings.as_slice());
-        distinct(lists).into_iter().map(|(warning, _)| warning.clone()).collect()
+        distinct(lists).into_iter().map(|(warning, _)| warning).collect()
     }
 
     /// Warnings that all configurations have. Without a plan, a warning about some of them would name no GPU.
     fn warnings_of_all(&self) -> Vec<Finding> {
         let lists = self.configurations.iter().map(|c| c.warnings.as_slice());
         let is_of_all = |count: usize| count == self.configurations.len();
-        distinct(lists).into_iter().filter(|(_, count)| is_of_all(*count)).map(|(warning, _)| warning.clone()).collect()
+        distinct(lists).into_iter().filter(|(_, count)| is_of_all(*count)).map(|(warning, _)| warning).collect()
     }
 
     /// Notes on a plan that do not depend on other offers.

@@ -2,10 +2,12 @@
 
 use super::configuration::Configuration;
 use super::prepared::Prepared;
-use super::problem::{Aim, Limit, over};
+use super::problem::{Aim, Limit, SAME, over};
 use super::search::{aims, best_single};
-use super::{Accept, Machines, Objective, Part, Plan, Reason, Risk, Setback};
+use super::{Accept, Goal, Limits, Machines, Objective, Part, Plan, PlanNote, Reason, Risk, Setback};
+use crate::pricing::{PriceBook, Tier};
 use habitat_base::units::{Hours, Range, Usd};
+use habitat_prediction::Predictions;
 
 /// An offer beside the plan is shown if its first aim is at most this share of the plan's (a choice).
 const WORTH: f64 = 0.95;
@@ -79,7 +81,7 @@ const STILL_FASTER: f64 = 0.95;
 impl Prepared {
     /// Best offer for each kind to accept, if it is clearly better than the plan. Without a plan, and if no single kind
     /// makes one possible: the best offer that requires several.
-    pub(super) fn beside(&self, plan: &Plan, used: &[usize], limit: &Limit) -> Vec<Beside> {
+    pub(super) fn beside(&self, plan: &Plan, used: &[usize], limit: &Limit, other: Option<&Instead>) -> Vec<Beside> {
         let planned = self.planned(plan);
         // Beside a plan without a deadline, no offer that takes years.
         let finish = plan.total.map(|total| self.goal.confidence.end(&total.hours).get().max(LONG));
@@ -94,7 +96,7 @@ impl Prepared {
             found.extend(self.best_beside(&|_| true, limit));
         }
         found.sort_by(|a, b| a.1.total_cmp(&b.1));
-        let firm = self.firm(plan, used, limit);
+        let firm = self.firm(plan, used, limit, other);
         found.into_iter().map(|(place, _)| self.with_fallback(place, firm.clone())).collect()
     }
 
@@ -140,6 +142,29 @@ impl Prepared {
         aims(self.goal.objective)[0].of_plan((finish, total.cost.mid.get(), emitted))
     }
 
+    /// The best firm offer of a tier that the goal excludes, if no firm offer of the goal's tiers is better, with the value
+    /// of its first aim.
+    pub(super) fn other_tier(
+        &self,
+        (predictions, prices): (&Predictions, &PriceBook),
+        limit: &Limit,
+    ) -> Option<(Instead, f64)> {
+        let limits = Limits { tiers: Tier::ALL.to_vec(), accept: Vec::new(), ..self.goal.limits.clone() };
+        let goal = Goal { limits, ..self.goal.clone() };
+        let is_limited = Tier::ALL.iter().any(|tier| !self.goal.limits.tiers.contains(tier));
+        let firm = is_limited.then(|| Prepared::new(predictions, prices, &goal))?.ok()?.best_firm(limit)?;
+        let tier = firm.0.with.as_ref()?.tier;
+        (!self.goal.limits.tiers.contains(&tier)).then_some(firm)
+    }
+
+    /// Note on an offer of another tier, if it is as good as the plan or better: users name a tier to pay less.
+    pub(super) fn tier_note(&self, plan: &Plan, (other, value): (Instead, f64)) -> Option<PlanNote> {
+        let Instead { cost, hours, with } = other;
+        let objective = self.goal.objective;
+        let note = PlanNote::OtherTier { with: with?, cost_usd: cost, hours, objective };
+        (value <= self.planned(plan) * (1.0 + SAME)).then_some(note)
+    }
+
     /// Best of a subset of the offers beside the plan, with the value of its first aim.
     fn best_beside(&self, is_such: &dyn Fn(&Configuration) -> bool, limit: &Limit) -> Option<(usize, f64)> {
         let of_kind: Vec<usize> = (0..self.others.len()).filter(|c| is_such(&self.others[*c])).collect();
@@ -159,25 +184,40 @@ impl Prepared {
     }
 
     /// The work if an accepted risk of the plan's only configuration comes true; `None` without such a risk.
-    pub(super) fn fallback(&self, plan: &Plan, used: &[usize], limit: &Limit) -> Option<Fallback> {
+    pub(super) fn fallback(
+        &self,
+        plan: &Plan,
+        used: &[usize],
+        limit: &Limit,
+        other: Option<&Instead>,
+    ) -> Option<Fallback> {
         let [own] = used else { return None };
         let own = Some(&self.configurations[*own]).filter(|own| !own.accepted.is_empty())?;
         let setback = Setback::of(&own.accepted);
         let is_batch = setback == Setback::SameUpdates;
-        let then = if is_batch { Some(self.same_updates(own)) } else { self.firm(plan, used, limit) };
+        let then = if is_batch { Some(self.same_updates(own)) } else { self.firm(plan, used, limit, other) };
         Some(Fallback { setback, then })
     }
 
-    /// The work without an accepted risk: the plan if it has none, otherwise the best firm offer within the limits.
-    fn firm(&self, plan: &Plan, used: &[usize], limit: &Limit) -> Option<Instead> {
+    /// The work without an accepted risk: the plan if it has none, otherwise the best firm offer within the limits, or
+    /// of another tier.
+    fn firm(&self, plan: &Plan, used: &[usize], limit: &Limit, other: Option<&Instead>) -> Option<Instead> {
         let is_firm = |c: &usize| self.configurations[*c].accepted.is_empty();
         if let Some(total) = plan.total.as_ref().filter(|_| used.iter().all(is_firm)) {
             return Some(Instead { cost: total.cost.mid, hours: total.hours.mid, with: None });
         }
+        self.best_firm(limit).map(|(firm, _)| firm).or_else(|| other.cloned())
+    }
+
+    /// The best firm offer within the limits, with the value of its first aim.
+    fn best_firm(&self, limit: &Limit) -> Option<(Instead, f64)> {
+        let is_firm = |c: &usize| self.configurations[*c].accepted.is_empty();
         let firm: Vec<usize> = (0..self.configurations.len()).filter(is_firm).collect();
-        let found = best_single(&self.singles.only(&firm), self.goal.objective, limit)?;
+        let problem = self.singles.only(&firm);
+        let found = best_single(&problem, self.goal.objective, limit)?;
+        let value = problem.value(aims(self.goal.objective)[0], &found.hours);
         let firm = &self.configurations[firm[found.hours.first()?.0]];
-        Some(self.instead(firm, 1.0, Some(firm.label())))
+        Some((self.instead(firm, 1.0, Some(firm.label())), value))
     }
 
     /// As many updates as with the recorded batch, on the same machines.

@@ -97,7 +97,9 @@ pub(super) fn check_sense(goal: &Goal, prices: &PriceBook) -> Result<(), CliErro
         "--budget 0: no offer is free; pass an amount in US dollars above 0".to_owned()
     } else if limits.max_price.is_some_and(|most| most.get() <= 0.0) && nothing_is_free {
         "--max-price 0: no offer is free; pass US dollars per hour above 0".to_owned()
-    } else if let Some(most) = limits.max_gpus.filter(|most| limits.min_gpus.max(1) > *most) {
+    } else if limits.max_gpus == Some(0) {
+        "--max-gpus 0: every offer has a GPU; pass 1 or more".to_owned()
+    } else if let Some(most) = limits.max_gpus.filter(|most| limits.min_gpus > *most) {
         format!("--min-gpus {} and --max-gpus {most}: no offer meets both", limits.min_gpus)
     } else if let Some(name) = limits.providers.iter().find(same) {
         format!("--providers and --exclude-providers: both contain {}", text::clean(name, 40))
@@ -112,6 +114,18 @@ pub(super) fn check_sense(goal: &Goal, prices: &PriceBook) -> Result<(), CliErro
     };
     Err(CliError::Refused(problem))
 }
+
+/// Starts of names that people use for a provider, and its name in the price book (a choice).
+const COMPANIES: [(&str, &str); 8] = [
+    ("amazon", "aws"),
+    ("google", "gcp"),
+    ("gcloud", "gcp"),
+    ("microsoft", "azure"),
+    ("oracle", "oci"),
+    ("digital", "do"),
+    ("linode", "akamai"),
+    ("datacrunch", "verda"),
+];
 
 /// Checks that names exist in the catalog or among the offers.
 fn check_names(goal: &Goal, typed: &Wish, catalog: &Catalog, prices: &PriceBook) -> Result<(), CliError> {
@@ -128,7 +142,15 @@ fn check_names(goal: &Goal, typed: &Wish, catalog: &Catalog, prices: &PriceBook)
         limits.providers.iter().chain(&limits.exclude_providers).chain(data.and_then(|data| data.provider.as_ref()));
     for name in providers.chain(limits.quotas.iter().map(|quota| &quota.provider)) {
         if !offers.iter().any(|offer| offer.provider.eq_ignore_ascii_case(name)) {
-            let near = near(name, offers.iter().map(|offer| offer.provider.as_str()), "prices");
+            let known = offers.iter().map(|offer| offer.provider.as_str());
+            let lower = name.to_lowercase();
+            let meant = COMPANIES.iter().find(|(company, provider)| {
+                lower.starts_with(company) && known.clone().any(|known| known == *provider)
+            });
+            let near = meant.map_or_else(
+                || near(name, known, "prices"),
+                |(_, provider)| format!(" (meant: {provider}?); `habitat-tui prices` lists all"),
+            );
             let problem = format!("unknown provider {:?}{near}", text::clean(name, 40));
             let is_typed = data.is_some_and(|data| data.provider.as_ref() == Some(name))
                 || lists([&typed.providers, &typed.exclude_providers], name)

@@ -66,8 +66,10 @@ pub fn typed(
     let own = OwnArgs::new(&names, usd_per_kwh)?;
     let prices = add(&own, listed.clone(), catalog).map_err(|error| match error {
         // The dialog takes names, not command lines.
-        CliError::Choose { error, commands } => {
-            format!("{error} ({} fit): `habitat-tui gpus` lists names", commands.len())
+        CliError::Choose { error, .. } => {
+            let fitting = own.own.iter().map(|machine| catalog.named(&machine.gpu)).find(|fitting| fitting.len() > 1);
+            let names: Vec<&str> = fitting.iter().flatten().map(|gpu| gpu.slug.as_str()).collect();
+            format!("{error}: {}", names.join(", "))
         }
         error => error.to_string(),
     })?;

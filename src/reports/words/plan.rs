@@ -5,7 +5,7 @@ use super::price::{doubts, marks};
 use habitat_base::text::{clean, dollars, duration, grouped};
 use habitat_base::units::{GIB, Hours, Usd};
 use habitat_planning::Coded;
-use habitat_planning::plan::{Accept, Confidence, Draw, Machines, PlanNote, Platform, RejectionKind, Risk};
+use habitat_planning::plan::{Accept, Confidence, Draw, Machines, Objective, PlanNote, Platform, RejectionKind, Risk};
 use habitat_planning::pricing::region;
 use habitat_prediction::Vendor;
 
@@ -246,6 +246,16 @@ fn of_plan(note: &PlanNote) -> Option<String> {
         PlanNote::TermNeverPaysOff { offer, against } => {
             let against = against.words();
             format!("a term of {offer} never pays off: {against} does the work of its full term for less")
+        }
+        PlanNote::OtherTier { with, cost_usd, hours, objective } => {
+            let better = match objective {
+                Objective::Cost => "costs less",
+                Objective::Time => "is faster",
+                Objective::CostPlusTime(_) => "is better",
+                Objective::Emissions => "emits less",
+            };
+            let (cost, takes) = (dollars(cost_usd.get()), duration(hours.get()));
+            format!("{0} {better}: {cost} in {takes}, {1} (--tiers {0})", with.tier, with.words())
         }
         PlanNote::LongPlan { hours } => format!(
             "the plan takes {}: prices and offers rarely last that long; shorten it with --deadline, --min-gpus or --max-machines",

@@ -134,7 +134,7 @@ pub(crate) fn memory_by_kind(profile: &Profile, width: usize) -> Option<String> 
 /// Warnings about the GPUs that the answers name, in a few words; those about any GPU if they name none.
 pub fn warnings(app: &App) -> Vec<String> {
     let picks = &app.predict.picks;
-    let named = [&picks.fastest, &picks.unoffered, &picks.best_value, &picks.doubted, &picks.micro_batched];
+    let named = [&picks.fastest, &picks.unoffered, &picks.best_value, &picks.doubted, &picks.whole_batch];
     let rented = app.plan.value().into_iter().flat_map(|plan| &plan.parts).map(|part| part.gpu.clone());
     let all = app.predictions.value().map_or(&[][..], |all| &all.predictions[..]);
     let named = named.into_iter().flatten().filter_map(|pick| all.get(pick.index)).map(|one| one.gpu.slug.clone());
@@ -281,10 +281,11 @@ fn recommended(app: &App) -> Answer {
                 doubt(&marks(&first.offer.trust.doubts))
             ),
             format!(
-                "{} · {} · {}",
+                "{} · {} · {} · {}",
                 format::usd_range(&total.cost),
                 format::hours_range(&total.hours),
                 plan::method_of(app, first),
+                plan::date_words(first),
             ),
         ]
         .into_iter()
