@@ -86,6 +86,8 @@ fn names_that_fit_nothing_are_met_with_near_ones() {
         let error = refused(&folder, &typed);
         assert!(error.contains(said), "{typed:?}: {error}");
     }
+    let none = String::from_utf8(folder.run(&["offers", "amazon"]).stderr).unwrap();
+    assert!(none.contains("no offer matches \"amazon\" (meant: aws?)"), "{none}");
 }
 
 #[test]

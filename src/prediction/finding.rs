@@ -310,8 +310,8 @@ impl Finding {
 pub fn distinct<'a>(lists: impl IntoIterator<Item = &'a [Finding]>) -> Vec<(Finding, usize)> {
     let mut found: Vec<(Finding, usize)> = Vec::new();
     for warning in lists.into_iter().flatten() {
-        match found.iter_mut().find(|(other, _)| other.takes(warning)) {
-            Some((_, times)) => *times += 1,
+        match found.iter_mut().find_map(|(other, times)| other.takes(warning).then_some(times)) {
+            Some(times) => *times += 1,
             None => found.push((warning.clone(), 1)),
         }
     }

@@ -174,6 +174,7 @@ pub fn own(plan: &Plan, prices: &PriceBook) -> Vec<String> {
             None => reasons.push((reason, vec![machines])),
         }
     }
+    let machines = plan.own.len() + reasons.iter().map(|(_, machines)| machines.len()).sum::<usize>();
     let rejected = reasons.into_iter().map(|(reason, machines)| format!("{}: {reason}", machines.join(", ")));
     let all: Vec<String> = done.chain(rejected).collect();
     let larger = plan.larger_batch.as_ref().and_then(|part| {
@@ -187,7 +188,7 @@ pub fn own(plan: &Plan, prices: &PriceBook) -> Vec<String> {
         let flags = format!("{steps}--global-batch {batch} --offer {}", part.offer.id);
         Some(format!("  with {flags}, {fewer} times fewer updates: {}", part_words(part)))
     });
-    let list = (all.len() > 1).then(|| format!("Your own machines: {}", all.join("; ")));
+    let list = (machines > 1).then(|| format!("Your own machines: {}", all.join("; ")));
     list.into_iter().chain(larger).collect()
 }
 
@@ -228,7 +229,7 @@ pub fn status_words(plan: &Plan) -> String {
             format!("{best} of {} choices of offer and machines", format::grouped(plan.solver.configurations as f64))
         }
         (PlanStatus::Optimal, 1) if plan.solver.offers == 1 => {
-            format!("the only one of the {} within the limits", which_words(plan))
+            format!("the only {} within the limits", which_words(plan).replacen("offers", "offer", 1))
         }
         (PlanStatus::Optimal, 1) => {
             format!("{best} of {} {}", format::grouped(plan.solver.offers as f64), which_words(plan))
@@ -265,7 +266,7 @@ pub(crate) fn room(plan: &Plan) -> Vec<String> {
     // The budget is met by the expected cost; the goal says which end of the time meets the deadline.
     let has_range = total.hours.high.get() > total.hours.mid.get();
     let (least, most) = match plan.goal.confidence {
-        Confidence::Expected if has_range => ("", format!(" (expected; up to {})", format::hours(total.hours.high))),
+        Confidence::Expected if has_range => ("", format!(" (expected; high end {})", format::hours(total.hours.high))),
         Confidence::High if has_range => ("at least ", String::new()),
         _ => ("", String::new()),
     };
@@ -274,7 +275,7 @@ pub(crate) fn room(plan: &Plan) -> Vec<String> {
         left => format!("{least}{} before the deadline{most}", duration(left)),
     });
     let below = below.map(|left: Usd| {
-        let up_to = format!(" (expected; up to {})", format::usd(total.cost.high));
+        let up_to = format!(" (expected; high end {})", format::usd(total.cost.high));
         let up_to = if total.cost.high.get() > total.cost.mid.get() { up_to } else { String::new() };
         format!("{} below the budget{up_to}", format::usd(left))
     });

@@ -127,6 +127,13 @@ const COMPANIES: [(&str, &str); 8] = [
     ("datacrunch", "verda"),
 ];
 
+/// A hint for the name of a company; `None` for others.
+pub(super) fn of_company(name: &str) -> Option<String> {
+    let name = name.to_lowercase();
+    let (_, provider) = COMPANIES.iter().find(|(company, _)| name.starts_with(company))?;
+    Some(format!(" (meant: {provider}?); `habitat-tui prices` lists all"))
+}
+
 /// Checks that names exist in the catalog or among the offers.
 fn check_names(goal: &Goal, typed: &Wish, catalog: &Catalog, prices: &PriceBook) -> Result<(), CliError> {
     let limits = &goal.limits;
@@ -143,14 +150,7 @@ fn check_names(goal: &Goal, typed: &Wish, catalog: &Catalog, prices: &PriceBook)
     for name in providers.chain(limits.quotas.iter().map(|quota| &quota.provider)) {
         if !offers.iter().any(|offer| offer.provider.eq_ignore_ascii_case(name)) {
             let known = offers.iter().map(|offer| offer.provider.as_str());
-            let lower = name.to_lowercase();
-            let meant = COMPANIES.iter().find(|(company, provider)| {
-                lower.starts_with(company) && known.clone().any(|known| known == *provider)
-            });
-            let near = meant.map_or_else(
-                || near(name, known, "prices"),
-                |(_, provider)| format!(" (meant: {provider}?); `habitat-tui prices` lists all"),
-            );
+            let near = of_company(name).unwrap_or_else(|| near(name, known, "prices"));
             let problem = format!("unknown provider {:?}{near}", text::clean(name, 40));
             let is_typed = data.is_some_and(|data| data.provider.as_ref() == Some(name))
                 || lists([&typed.providers, &typed.exclude_providers], name)
