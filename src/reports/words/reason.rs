@@ -80,7 +80,7 @@ fn of_plan(reason: &Reason) -> String {
         Reason::TooSlow { hours, confidence, late_hours } => {
             let takes = time_limit(hours.get(), *confidence);
             let (late, flag) = (duration(late_hours.get()), deadline_flag(*hours));
-            format!("misses the deadline by {late}: takes {takes} ({flag})")
+            format!("takes {takes}, misses the deadline by {late} ({flag})")
         }
         Reason::TooLong { hours, confidence, cost_usd } => {
             let takes = time_limit(hours.get(), *confidence);
