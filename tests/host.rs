@@ -12,7 +12,9 @@ use habitat_tui::predict::batches::sweep;
 use habitat_tui::predict::compare::compare;
 use habitat_tui::predict::hypothetical::what_if;
 use habitat_tui::predict::scale::{Factors, Layout, optimizer_step};
-use habitat_tui::predict::{Finding, Host, Method, MethodChoice, Options, PredictError, Prediction, Shared, StepTime, predict};
+use habitat_tui::predict::{
+    Finding, Host, Method, MethodChoice, Options, PredictError, Prediction, Shared, StepTime, predict,
+};
 use habitat_tui::pricing::PriceBook;
 use habitat_tui::profile::{Profile, Sample};
 use habitat_tui::report::words::{self, Words};

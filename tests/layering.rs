@@ -185,12 +185,12 @@ const BUDGETS: [(&str, usize); 9] = [
     ("base", 1200),
     ("step", 7020),
     ("traces", 8440),
-    ("prediction", 14030),
-    ("planning", 10430),
+    ("prediction", 14031),
+    ("planning", 10440),
     ("recorder", 7460),
-    ("reports", 12020),
+    ("reports", 12025),
     ("screens", 10310),
-    ("program", 14910),
+    ("program", 14912),
 ];
 
 #[test]

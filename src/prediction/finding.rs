@@ -228,15 +228,6 @@ pub enum LineBasis {
     AtMost,
 }
 
-/// Weight of a finding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Severity {
-    /// Explains a time.
-    Note,
-    /// Appears wherever the time does.
-    Warning,
-}
-
 impl Finding {
     /// Stable code.
     pub fn code(&self) -> &'static str {
@@ -246,11 +237,6 @@ impl Finding {
     /// All codes, in the order of the variants.
     pub const fn codes() -> &'static [&'static str] {
         <Self as strum::VariantNames>::VARIANTS
-    }
-
-    /// Whether it is a warning or a note.
-    pub const fn severity(&self) -> Severity {
-        if self.rank().is_some() { Severity::Warning } else { Severity::Note }
     }
 
     /// Place of a warning in the order of display; `None` for a note.
@@ -274,20 +260,18 @@ impl Finding {
 
     /// Whether it is the same warning, or the same wait for another host, which it then covers.
     fn takes(&mut self, other: &Self) -> bool {
-        let (
-            Self::LaunchBound { launches, launch_us, host_us, expected },
-            Self::LaunchBound { launches: number, launch_us: each, host_us: all, expected: too },
-        ) = (&mut *self, other)
-        else {
-            return self == other;
-        };
-        let is_same = (*launches, *expected) == (*number, *too);
-        if is_same {
-            *launch_us = [launch_us[0].min(each[0]), launch_us[1].max(each[1])];
-            let [low, high] = [host_us[0].get().min(all[0].get()), host_us[1].get().max(all[1].get())];
-            *host_us = [low, high].map(Micros::known);
+        use Finding::LaunchBound as Bound;
+        match (self, other) {
+            (
+                Bound { launches: own, launch_us: [fast, slow], host_us: [low, high], expected: is },
+                Bound { launches, launch_us, host_us, expected },
+            ) if (*own, *is) == (*launches, *expected) => {
+                (*fast, *slow) = (fast.min(launch_us[0]), slow.max(launch_us[1]));
+                (*low, *high) = (low.min(host_us[0]), high.max(host_us[1]));
+                true
+            }
+            (own, other) => own == other,
         }
-        is_same
     }
 
     /// Whether the model was split over several GPUs.

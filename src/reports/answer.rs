@@ -184,9 +184,8 @@ pub fn best_value(predictions: &Predictions, picks: &Picks) -> Option<Answer> {
     let per_usd = pick.offer.as_ref()?.samples_per_usd?;
     let batch = memory::micro_batch(&it.memory, &predictions.workload);
     let split = batch.map_or_else(String::new, |batch| format!("micro-batches of {batch} · "));
-    let method = method_words(&it.step.as_estimate());
     let mut detail = vec![
-        format!("{split}{} · {method}", format::short_range(per_usd.low, per_usd.high)),
+        format!("{split}{} · {}", format::short_range(per_usd.low, per_usd.high), method_words(&it.step.as_estimate())),
         format!("{}{}", offer_words(predictions, pick), may_fit(it)),
     ];
     detail.extend(picks.doubted.as_ref().and_then(|other| {

@@ -1,13 +1,15 @@
 //! Summary lines of a plan, and offers that the user would have to accept first, in words and as JSON.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::format;
 use super::parts::{PartJson, gpu_words, machine_words, part};
-use super::words::plan::{accept_names, budget_flag, deadline_flag};
+use super::words::plan::{accept_names, budget_flag, deadline_flag, degrees};
 use super::words::{self, Words};
-use habitat_base::text::{clean, duration};
+use habitat_base::text::{capitalised, clean, duration};
 use habitat_base::units::{Hours, Usd};
 use habitat_planning::plan::{
     Accept, Beside, Confidence, Instead, Longer, Objective, Part, Plan, PlanNote, PlanStatus, Risk, Setback, Work,
@@ -148,17 +150,19 @@ pub fn verdict(plan: &Plan) -> Option<String> {
 /// Cost and time with each number of the own machines' GPUs, or why one is rejected, and what several bring over one;
 /// then what a larger global batch brings. Empty without a choice of them.
 pub fn own(plan: &Plan, prices: &PriceBook) -> Vec<String> {
-    let fewest = |part: &Part| plan.own.iter().filter(|one| one.gpu == part.gpu).min_by_key(|one| one.all_gpus());
+    let fewer = |part: &Part| {
+        let fewer = plan.own.iter().filter(|one| one.gpu == part.gpu && one.all_gpus() < part.all_gpus());
+        fewer.min_by_key(|one| one.all_gpus())
+    };
     let part_words = |part: &Part| {
         let (cost, hours) = (format::usd(part.cost.mid), format::hours(part.hours.mid));
-        let speed = fewest(part).filter(|few| few.all_gpus() < part.all_gpus()).map(|few| speed_words(part, few));
-        format!("{}: {cost} in {hours}{}", gpu_words(part), speed.unwrap_or_default())
+        let speed = fewer(part).map(|few| speed_words(part, few)).unwrap_or_default();
+        format!("{}: {cost} in {hours}{speed}", gpu_words(part))
     };
-    let is_taken = |part: &Part| plan.parts.iter().any(|taken| taken.offer.id == part.offer.id);
     let done = plan.own.iter().map(|part| {
-        let is_more = fewest(part).is_some_and(|few| few.all_gpus() < part.all_gpus());
-        let flag = if is_more && !is_taken(part) { format!(" (--offer {})", part.offer.id) } else { String::new() };
-        format!("{}{flag}", part_words(part))
+        let is_taken = plan.parts.iter().any(|taken| taken.offer.id == part.offer.id);
+        let flag = fewer(part).filter(|_| !is_taken).map(|_| format!(" (--offer {})", part.offer.id));
+        format!("{}{}", part_words(part), flag.unwrap_or_default())
     });
     let own = prices.offers().iter().filter(|offer| offer.is_at_own_place());
     let own = own.filter(|offer| plan.own.iter().all(|part| part.offer.id != offer.id));
@@ -167,15 +171,12 @@ pub fn own(plan: &Plan, prices: &PriceBook) -> Vec<String> {
         Some((rejected.reason.words(), machine_words(1, offer.gpu_count, offer.gpu.as_ref()?)))
     });
     // One entry for each reason.
-    let mut reasons: Vec<(String, Vec<String>)> = Vec::new();
-    for (reason, machines) in rejected {
-        match reasons.iter_mut().find(|(other, _)| *other == reason) {
-            Some((_, others)) => others.push(machines),
-            None => reasons.push((reason, vec![machines])),
-        }
+    let (mut reasons, mut machines) = (BTreeMap::<String, Vec<String>>::new(), plan.own.len());
+    for (reason, name) in rejected {
+        machines += 1;
+        reasons.entry(reason).or_default().push(name);
     }
-    let machines = plan.own.len() + reasons.iter().map(|(_, machines)| machines.len()).sum::<usize>();
-    let rejected = reasons.into_iter().map(|(reason, machines)| format!("{}: {reason}", machines.join(", ")));
+    let rejected = reasons.into_iter().map(|(reason, names)| format!("{}: {reason}", names.join(", ")));
     let all: Vec<String> = done.chain(rejected).collect();
     let larger = plan.larger_batch.as_ref().and_then(|part| {
         let (batch, now) = (part.global_batch_size?, plan.goal.global_batch?);
@@ -203,21 +204,15 @@ fn speed_words(part: &Part, few: &Part) -> String {
     format!(", {mid:.1} × as fast as {}{at} ({low:.1}–{high:.1})", few.all_gpus())
 }
 
-/// The plan in one sentence with its distance from the limits, and the outcome if an accepted offer fails.
+/// The plan in one sentence with its distance from the limits, and what belongs to it.
 pub(crate) fn summary(plan: &Plan) -> Option<String> {
-    let fails = fallback(plan);
-    let all: Vec<String> = std::iter::once(verdict(plan)?).chain(room(plan)).chain(fails).collect();
+    let all: Vec<String> = std::iter::once(verdict(plan)?).chain(room(plan)).chain(caveats(plan)).collect();
     Some(all.join("; "))
 }
 
 /// Words for the status.
 pub fn status_words(plan: &Plan) -> String {
-    let best = match plan.goal.objective {
-        Objective::Cost => "cheapest",
-        Objective::Time => "fastest",
-        Objective::CostPlusTime(_) => "best",
-        Objective::Emissions => "least CO2e",
-    };
+    let [_, best] = degrees(plan.goal.objective);
     match (plan.status, plan.goal.max_parts) {
         (PlanStatus::Optimal, _) if plan.longer.is_some() => {
             format!("{best} plan that takes at most half the time of the {best} of all")
@@ -283,14 +278,9 @@ pub(crate) fn room(plan: &Plan) -> Vec<String> {
 }
 
 /// Heading above the offers that the user would have to accept.
-pub fn heading(plan: &Plan) -> &'static str {
-    match (plan.total.is_some(), plan.goal.objective) {
-        (false, _) => "Possible if you accept",
-        (true, Objective::Cost) => "Cheaper if you accept",
-        (true, Objective::Time) => "Faster if you accept",
-        (true, Objective::CostPlusTime(_)) => "Better if you accept",
-        (true, Objective::Emissions) => "Less CO2e if you accept",
-    }
+pub fn heading(plan: &Plan) -> String {
+    let better = plan.total.map_or("possible", |_| degrees(plan.goal.objective)[0]);
+    format!("{} if you accept", capitalised(better))
 }
 
 /// Event in which the offer fails, to follow `if`.
@@ -339,30 +329,29 @@ pub fn risk(setback: Setback, then: Option<&Instead>) -> String {
     format!("if {}: {then}", setback_words(setback))
 }
 
-/// The same for the offer of a plan; `None` if it is firm.
-pub fn fallback(plan: &Plan) -> Option<String> {
-    plan.fallback.as_ref().map(|fallback| risk(fallback.setback, fallback.then.as_ref()))
-}
-
 /// Whether a note is one of [`caveats`].
 pub(super) fn is_caveat(note: &PlanNote) -> bool {
     use PlanNote::{BatchOfOne, LongPlan, NoRoom, OtherTier};
     matches!(note, BatchOfOne | LongPlan { .. } | NoRoom { .. } | OtherTier { .. })
 }
 
-/// Lines that belong to the plan's first sentence: a better plan of another tier, the cost if its offer fails, a batch
-/// that no one chose, and a plan that takes longer than prices last.
+/// Lines that belong to the plan's first sentence: a better offer of another tier, a batch that no one chose, a plan that
+/// takes longer than prices last, and the cost if its offer fails.
 pub fn caveats(plan: &Plan) -> Vec<String> {
     let of_parts = plan.parts.iter().flat_map(|part| &part.notes);
     let notes = plan.notes.iter().chain(of_parts).filter(|note| is_caveat(note));
-    let (tiers, notes): (Vec<_>, Vec<_>) = notes.partition(|note| matches!(note, PlanNote::OtherTier { .. }));
-    let words = |notes: Vec<&PlanNote>| notes.into_iter().map(Words::words).collect::<Vec<_>>();
-    words(tiers).into_iter().chain(fallback(plan)).chain(words(notes)).collect()
+    let fails = plan.fallback.as_ref().map(|fallback| risk(fallback.setback, fallback.then.as_ref()));
+    notes.map(Words::words).chain(fails).collect()
 }
 
 /// The flag that accepts the offer.
 pub(crate) fn flag(beside: &Beside) -> String {
     format!("--accept {}", accept_names(&beside.accept()))
+}
+
+/// An offer to accept, in words: what it brings, and what it costs if it fails, with the flag that accepts it.
+pub(crate) fn lines(one: &Beside) -> [String; 2] {
+    [gain(one), format!("{} ({})", risk(one.setback(), one.then.as_ref()), flag(one))]
 }
 
 /// Small concessions with a large gain, in words, each with the flag that makes it the plan.
@@ -376,8 +365,11 @@ fn longer(plan: &Plan) -> Option<String> {
     let with: Vec<String> = longer.with.iter().map(Words::words).collect();
     let (cost, hours) = (format::usd(longer.cost), format::hours(longer.hours.mid));
     let flag = deadline_flag(plan.goal.confidence.end(&longer.hours));
-    let better = if plan.goal.objective == Objective::Emissions { "Less CO2e" } else { "Cheaper" };
-    Some(format!("{better} if it may take longer: {cost} in {hours}, {} ({flag})", with.join(", then ")))
+    Some(format!(
+        "{} if it may take longer: {cost} in {hours}, {} ({flag})",
+        capitalised(degrees(plan.goal.objective)[0]),
+        with.join(", then ")
+    ))
 }
 
 /// A small concession with a large gain, in words, with the flag that makes it the plan.

@@ -155,9 +155,9 @@ fn a_tier_that_costs_more_than_another_is_named() {
     let fails = "if no spot machine is available: $40.00 in 10 h with 1 × own at firm firm, on-demand";
     assert_eq!(
         spot(4.0),
-        ["on-demand costs less: $40.00 in 10 h, 1 × own at firm firm, on-demand (--tiers on-demand)", fails]
+        ["cheaper on-demand: $40.00 in 10 h, 1 × own at firm firm, on-demand (--tiers on-demand)", fails]
     );
-    assert_eq!(spot(20.0), [fails.replace("$40.00", "$200.00")]);
+    assert_eq!(spot(20.0), [fails.replace("$40.00", "$200")]);
 }
 
 #[test]

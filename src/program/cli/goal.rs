@@ -115,22 +115,14 @@ pub(super) fn check_sense(goal: &Goal, prices: &PriceBook) -> Result<(), CliErro
     Err(CliError::Refused(problem))
 }
 
-/// Starts of names that people use for a provider, and its name in the price book (a choice).
-const COMPANIES: [(&str, &str); 8] = [
-    ("amazon", "aws"),
-    ("google", "gcp"),
-    ("gcloud", "gcp"),
-    ("microsoft", "azure"),
-    ("oracle", "oci"),
-    ("digital", "do"),
-    ("linode", "akamai"),
-    ("datacrunch", "verda"),
-];
+/// Starts of names that people use for providers, and the provider's name in the price book (a choice).
+const COMPANIES: &str =
+    "amazon=aws google=gcp gcloud=gcp microsoft=azure oracle=oci digitalocean=do linode=akamai datacrunch=verda";
 
 /// A hint for the name of a company; `None` for others.
 pub(super) fn of_company(name: &str) -> Option<String> {
-    let name = name.to_lowercase();
-    let (_, provider) = COMPANIES.iter().find(|(company, _)| name.starts_with(company))?;
+    let pairs = COMPANIES.split(' ').filter_map(|pair| pair.split_once('='));
+    let (_, provider) = pairs.into_iter().find(|(company, _)| name.to_lowercase().starts_with(company))?;
     Some(format!(" (meant: {provider}?); `habitat-tui prices` lists all"))
 }
 

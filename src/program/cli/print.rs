@@ -7,9 +7,9 @@ use clap::CommandFactory;
 use clap_complete::Shell;
 
 use super::error::{At, CliError};
-use super::{goal, gpu};
 use super::options::{settings, weights_folder};
 use super::output::{print_json, print_table};
+use super::{goal, gpu};
 use crate::settings::args::{Cli, ConfigArgs, GpusArgs, OffersArgs, SchemaArg};
 use crate::store::{self, Limit, Paths, bundled};
 use crate::terminal;
@@ -87,8 +87,8 @@ pub(super) fn offers(args: &OffersArgs, out: &mut dyn Write) -> Result<u8, CliEr
         print_table(&offers_report::table(found.iter().map(|offer| &***offer)), args.table.form, out)?;
     }
     if let Some(filter) = args.filter.as_deref().filter(|_| found.is_empty()) {
-        let hint = goal::of_company(filter).unwrap_or_else(|| "; without a filter, all are listed".to_owned());
-        terminal::say(format_args!("no offer matches {:?}{hint}", text::clean(filter, 40)));
+        let (filter, hint) = (text::clean(filter, 40), goal::of_company(filter).unwrap_or_default());
+        terminal::say(format_args!("no offer matches {filter:?}{hint}"));
     }
     Ok(u8::from(found.is_empty()))
 }

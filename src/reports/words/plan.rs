@@ -39,6 +39,16 @@ pub(crate) fn budget_flag(cost: Usd) -> String {
     format!("--budget {:.2}", (cost.get() * 100.0).ceil() / 100.0)
 }
 
+/// Comparative and superlative of an objective.
+pub(crate) const fn degrees(objective: Objective) -> [&'static str; 2] {
+    match objective {
+        Objective::Cost => ["cheaper", "cheapest"],
+        Objective::Time => ["faster", "fastest"],
+        Objective::CostPlusTime(_) => ["better", "best"],
+        Objective::Emissions => ["less CO2e", "least CO2e"],
+    }
+}
+
 /// Words for a kind of risk.
 pub const fn accept(accept: Accept) -> &'static str {
     match accept {
@@ -248,14 +258,9 @@ fn of_plan(note: &PlanNote) -> Option<String> {
             format!("a term of {offer} never pays off: {against} does the work of its full term for less")
         }
         PlanNote::OtherTier { with, cost_usd, hours, objective } => {
-            let better = match objective {
-                Objective::Cost => "costs less",
-                Objective::Time => "is faster",
-                Objective::CostPlusTime(_) => "is better",
-                Objective::Emissions => "emits less",
-            };
             let (cost, takes) = (dollars(cost_usd.get()), duration(hours.get()));
-            format!("{0} {better}: {cost} in {takes}, {1} (--tiers {0})", with.tier, with.words())
+            let ([better, _], words) = (degrees(*objective), with.words());
+            format!("{better} {0}: {cost} in {takes}, {words} (--tiers {0})", with.tier)
         }
         PlanNote::LongPlan { hours } => format!(
             "the plan takes {}: prices and offers rarely last that long; shorten it with --deadline, --min-gpus or --max-machines",

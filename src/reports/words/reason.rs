@@ -120,8 +120,7 @@ fn of_plan(reason: &Reason) -> String {
             let late = late_hours.map(|late| format!("misses the deadline by {}", duration(late.get())));
             let dear = over_usd.map(|over| format!("exceeds the budget by {}", dollars(over.get())));
             let too_much: Vec<String> = late.into_iter().chain(dear).collect();
-            let but =
-                if too_much.is_empty() { String::new() } else { format!(", but it {}", too_much.join(" and ")) };
+            let but = if too_much.is_empty() { String::new() } else { format!(", but it {}", too_much.join(" and ")) };
             let (what, flags) = (super::joined(risks, ", "), accept_names(accept));
             let (cost, takes) = (dollars(cost_usd.get()), duration(hours.get()));
             format!("{what}: {cost} in {takes}; --accept {flags} allows it{but}")

@@ -4,8 +4,8 @@ use super::*;
 use habitat_base::units::{Bytes, GpuSlug, Hours, KilogramsCo2e, Micros, Usd, UsdPerHour, Watts};
 use habitat_planning::Coded;
 use habitat_planning::plan::{
-    Accept, Amount, Confidence, Draw, Lift, Machines, NoPlan, Objective, PlanNote, Quota, Reason, RejectionKind, Remedies,
-    Risk, SharedLimit,
+    Accept, Amount, Confidence, Draw, Lift, Machines, NoPlan, Objective, PlanNote, Quota, Reason, RejectionKind,
+    Remedies, Risk, SharedLimit,
 };
 use habitat_planning::pricing::spot::SpotSource;
 use habitat_planning::pricing::{Doubt, Held, OfferId, Tier, Unusable};

@@ -281,11 +281,11 @@ fn recommended(app: &App) -> Answer {
                 doubt(&marks(&first.offer.trust.doubts))
             ),
             format!(
-                "{} · {} · {} · {}",
+                "{} · {} · {}{}",
                 format::usd_range(&total.cost),
                 format::hours_range(&total.hours),
                 plan::method_of(app, first),
-                plan::date_words(first),
+                first.offer.trust.age_days.map_or_else(String::new, |days| format!(" · price {days} days old")),
             ),
         ]
         .into_iter()
