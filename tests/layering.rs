@@ -188,7 +188,7 @@ const BUDGETS: [(&str, usize); 9] = [
     ("prediction", 14031),
     ("planning", 10440),
     ("recorder", 7460),
-    ("reports", 12025),
+    ("reports", 12024),
     ("screens", 10310),
     ("program", 14912),
 ];

@@ -258,9 +258,8 @@ fn of_plan(note: &PlanNote) -> Option<String> {
             format!("a term of {offer} never pays off: {against} does the work of its full term for less")
         }
         PlanNote::OtherTier { with, cost_usd, hours, objective } => {
-            let (cost, takes) = (dollars(cost_usd.get()), duration(hours.get()));
-            let ([better, _], words) = (degrees(*objective), with.words());
-            format!("{better} {0}: {cost} in {takes}, {words} (--tiers {0})", with.tier)
+            let ([better, _], cost, takes) = (degrees(*objective), dollars(cost_usd.get()), duration(hours.get()));
+            format!("{better} {0}: {cost} in {takes}, {1} (--tiers {0})", with.tier, with.words())
         }
         PlanNote::LongPlan { hours } => format!(
             "the plan takes {}: prices and offers rarely last that long; shorten it with --deadline, --min-gpus or --max-machines",

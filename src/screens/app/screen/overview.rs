@@ -281,14 +281,14 @@ fn recommended(app: &App) -> Answer {
                 doubt(&marks(&first.offer.trust.doubts))
             ),
             format!(
-                "{} · {} · {}{}",
+                "{} · {} · {}",
                 format::usd_range(&total.cost),
                 format::hours_range(&total.hours),
                 plan::method_of(app, first),
-                first.offer.trust.age_days.map_or_else(String::new, |days| format!(" · price {days} days old")),
             ),
         ]
         .into_iter()
+        .chain(first.offer.trust.age_days.map(|days| format!("price {days} days old")))
         .chain(beside::bargain(plan))
         .chain(alternative(plan))
         .collect(),
