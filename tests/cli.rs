@@ -717,7 +717,7 @@ fn one_gpu_of_a_name_of_several_is_asked_for_with_the_commands() {
     let bench = Bench::new();
     bench.file("t.json", PROFILE);
     let error = bench.error(&["predict", "t.json", "--origin", "a100", "--to=l4"]);
-    assert!(error.contains("--origin a100: matches 4 GPUs; choose one"), "{error}");
+    assert!(error.contains("--origin: a100 matches a100-pcie-40gb, a100-pcie-80gb, "), "{error}");
     assert!(error.contains("\n  habitat-tui predict t.json --origin a100-sxm4-80gb --to=l4\n"), "{error}");
     let error = bench.error(&["--gpu", "h100", "--screenshot", "x.svg"]);
     assert!(error.contains("\n  habitat-tui --gpu h100-nvl --screenshot x.svg\n"), "{error}");

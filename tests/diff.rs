@@ -113,6 +113,8 @@ fn it_is_printed_in_every_form() {
     ] {
         assert!(text.contains(words), "{words}: {text}");
     }
+    // The answer comes before everything else about the two steps.
+    assert!(text.lines().nth(2).unwrap().starts_with("The step takes "), "{text}");
     assert!(!text.contains("warning") && !text.contains("time between operations"), "{text}");
     // The step longer by 400 µs, 300 of which no operation takes.
     let longer = std::fs::read_to_string(folder.0.path().join("new.habitat.json")).unwrap();

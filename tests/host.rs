@@ -12,7 +12,9 @@ use habitat_tui::predict::batches::sweep;
 use habitat_tui::predict::compare::compare;
 use habitat_tui::predict::hypothetical::what_if;
 use habitat_tui::predict::scale::{Factors, Layout, optimizer_step};
-use habitat_tui::predict::{Finding, Host, Method, MethodChoice, Options, PredictError, Prediction, StepTime, predict};
+use habitat_tui::predict::{
+    Finding, Host, Method, MethodChoice, Options, PredictError, Prediction, Shared, StepTime, predict,
+};
 use habitat_tui::pricing::PriceBook;
 use habitat_tui::profile::{Profile, Sample};
 use habitat_tui::report::words::{self, Words};
@@ -98,6 +100,13 @@ fn shapes_alone_of_many_small_operations_have_a_floor_by_their_number() {
     );
     // Desktops have faster CPUs.
     assert_eq!(ends(&on(&shapes, "rtx-4090")).map(f64::round), [45.0, 190.0, 300.0]);
+    // One warning for both, which covers the hosts of both.
+    let targets = ["h100-sxm5-80gb", "rtx-4090"].map(|slug| GpuSlug::new(slug).unwrap()).to_vec();
+    let both = predict(&shapes, &catalog(), &Options { targets, ..Options::default() }).unwrap().warnings();
+    let [Shared { finding: Finding::LaunchBound { host_us, .. }, gpus: 2, of_gpus: 2, .. }] = &both[..] else {
+        panic!("{both:?}");
+    };
+    assert_eq!(host_us.map(|time| time.as_millis().round()), [45.0, 600.0]);
     let mut large = profile("v100-sxm2-16gb", "{}", &PRODUCT.replace(r#", "device_time_us": 92000"#, ""));
     large.origin = None;
     assert!(codes(&on(&large, "h100-sxm5-80gb")).is_empty());

@@ -185,12 +185,12 @@ const BUDGETS: [(&str, usize); 9] = [
     ("base", 1200),
     ("step", 7050),
     ("traces", 8440),
-    ("prediction", 14030),
-    ("planning", 10430),
+    ("prediction", 14031),
+    ("planning", 10440),
     ("recorder", 7470),
-    ("reports", 12030),
+    ("reports", 12040),
     ("screens", 10310),
-    ("program", 14920),
+    ("program", 14925),
 ];
 
 #[test]

@@ -80,10 +80,14 @@ fn names_that_fit_nothing_are_met_with_near_ones() {
         (["--exclude-gpus", "h100x"], "h100-sxm5-80gb"),
         (["--offer", "lab/office/bx/owned"], "unknown offer \"lab/office/bx/owned\" (near: lab/office/box/owned"),
         (["--exclude-providers", "aw"], "unknown provider \"aw\" (near: aws"),
+        (["--providers", "Amazon"], "unknown provider \"Amazon\" (meant: aws?)"),
+        (["--exclude-providers", "google cloud"], "unknown provider \"google cloud\" (meant: gcp?)"),
     ] {
         let error = refused(&folder, &typed);
         assert!(error.contains(said), "{typed:?}: {error}");
     }
+    let none = String::from_utf8(folder.run(&["offers", "amazon"]).stderr).unwrap();
+    assert!(none.contains("no offer matches \"amazon\" (meant: aws?)"), "{none}");
 }
 
 #[test]
@@ -92,7 +96,7 @@ fn limits_that_rule_each_other_out_are_named_before_anything_is_solved() {
     for (typed, said) in [
         (&["--deadline", "0"][..], "--deadline 0: leaves no time for any work"),
         (&["--min-gpus", "8", "--max-gpus", "4"], "--min-gpus 8 and --max-gpus 4"),
-        (&["--max-gpus", "0"], "--max-gpus 0"),
+        (&["--max-gpus", "0"], "--max-gpus 0: every offer has a GPU; pass 1 or more"),
         (
             &["--providers", "aws", "--exclude-providers", "AWS"],
             "--providers and --exclude-providers: both contain aws",

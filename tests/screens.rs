@@ -11,9 +11,11 @@ use habitat_tui::plan::{Confidence, Part, Plan};
 use habitat_tui::predict::batches::Sweep;
 use habitat_tui::predict::compare::Comparison;
 use habitat_tui::predict::{Finding, Shared};
+use habitat_tui::pricing::{Market, OfferId, PriceBook, Tier, Trust};
 use habitat_tui::report::format;
 use habitat_tui::report::theme::{ColourLevel, GlyphSet};
 use habitat_tui::tui::{Launch, render, screenshot};
+use habitat_tui::units::UsdPerHour;
 use proptest::prelude::*;
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::style::{Color, Modifier};
@@ -373,6 +375,25 @@ fn nothing_that_decides_is_cut_at_80x24() {
     assert!(between(&drawn, "planning failed", "\u{0}").contains(&words), "{drawn}");
 }
 
+/// The cost if an offer fails is beside its price before the user accepts it.
+#[test]
+fn an_offer_to_accept_shows_what_its_failure_costs() {
+    let mut launch = launch();
+    launch.setup.goal.limits.accept.clear();
+    let mut offers = launch.setup.prices.offers().to_vec();
+    let mut host = (*offers[0]).clone();
+    (host.id, host.price) = (OfferId::new("host", "r", "m", Tier::OnDemand), UsdPerHour::new(0.01).unwrap());
+    host.trust = Trust::new(Market::PeerToPeer);
+    offers.push(Arc::new(host));
+    launch.setup.prices = Arc::new(PriceBook::new(offers));
+    for size in [(80, 24), (120, 40)] {
+        let drawn = picture(&launch, "4", size);
+        let line =
+            drawn.lines().find(|line| line.contains("Cheaper if you accept")).unwrap_or_else(|| panic!("{drawn}"));
+        assert!(line.contains(" (if it fails: $") && line.contains("] a marketplace host $"), "{line}");
+    }
+}
+
 /// The longest answers lose their last details on a small terminal, so that every question has its answer.
 #[test]
 fn every_answer_is_on_a_small_first_screen() {
@@ -414,6 +435,9 @@ fn own_machines_are_entered_on_the_plan_screen() {
         "{drawn}"
     );
     assert!(wrong.modal.is_some() && owned(&wrong) == 0);
+    // A name of several GPUs lists them.
+    let several = picture(&launch(), "4 I 2 x a 1 0 0 enter", (120, 40));
+    assert!(several.contains("a100-sxm4-80gb") && !several.contains(" fit)"), "{several}");
     let (none, _) = render(&launch(), &keys("4 I l 4 enter I backspace backspace backspace backspace enter"), (80, 24));
     assert_eq!((owned(&none), none.command().contains("--own")), (0, false));
 }

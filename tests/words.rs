@@ -30,7 +30,7 @@ fn a_deadline_may_be_a_date() {
     let room = |more: &[&str]| place.ok(&[&["plan", "--steps", "1k", "--deadline", "24h"], more].concat());
     assert!(room(&["--confidence", "high"]).contains("; at least 2"));
     let expected = room(&["--confidence", "expected"]);
-    assert!(expected.contains(" before the deadline (expected; up to "), "{expected}");
+    assert!(expected.contains(" before the deadline (expected; high end "), "{expected}");
     let past = place.error(&["plan", "--steps", "1k", "--deadline", "2026-11-20"]);
     assert!(past.contains("the end of Friday 20 November 2026 (UTC), which is in the past"), "{past}");
 }
@@ -48,6 +48,10 @@ fn own_machines_need_no_file() {
     // The choice between them is in the answer, with what each costs and takes.
     let choice = assumed.lines().find(|line| line.starts_with("Your own machines: 2 × rtx-3090: $"));
     assert!(choice.is_some_and(|line| line.contains("; 1 × rtx-3090: $")), "{assumed}");
+    // Those that are rejected for the same reason share it.
+    let small = place.ok(&["plan", "--steps", "1k", "--layout", "given", "--own", "4xm60"]);
+    let small = small.lines().find(|line| line.starts_with("Your own machines: ")).unwrap_or_else(|| panic!("{small}"));
+    assert!(small.contains("4 × m60, 2 × m60, 1 × m60: needs ") && small.matches("needs ").count() == 1, "{small}");
     // Two cards have what they bring over one, with its range and the flag that takes both; a larger batch is proposed.
     let choice = choice.unwrap();
     assert!(

@@ -230,15 +230,6 @@ pub enum LineBasis {
     AtMost,
 }
 
-/// Weight of a finding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Severity {
-    /// Explains a time.
-    Note,
-    /// Appears wherever the time does.
-    Warning,
-}
-
 impl Finding {
     /// Stable code.
     pub fn code(&self) -> &'static str {
@@ -250,13 +241,8 @@ impl Finding {
         <Self as strum::VariantNames>::VARIANTS
     }
 
-    /// Whether it is a warning or a note.
-    pub const fn severity(&self) -> Severity {
-        if self.rank().is_some() { Severity::Warning } else { Severity::Note }
-    }
-
     /// Place of a warning in the order of display; `None` for a note.
-    const fn rank(&self) -> Option<u8> {
+    pub const fn rank(&self) -> Option<u8> {
         Some(match self {
             Self::Sharded { .. } => 0,
             Self::OneRank { .. } | Self::Communicates => 1,
@@ -272,6 +258,22 @@ impl Finding {
             Self::HostKeepsUp => 8,
             _ => return None,
         })
+    }
+
+    /// Whether it is the same warning, or the same wait for another host, which it then covers.
+    fn takes(&mut self, other: &Self) -> bool {
+        use Finding::LaunchBound as Bound;
+        match (self, other) {
+            (
+                Bound { launches: own, launch_us: [fast, slow], host_us: [low, high], expected: is },
+                Bound { launches, launch_us, host_us, expected },
+            ) if (*own, *is) == (*launches, *expected) => {
+                (*fast, *slow) = (fast.min(launch_us[0]), slow.max(launch_us[1]));
+                (*low, *high) = (low.min(host_us[0]), high.max(host_us[1]));
+                true
+            }
+            (own, other) => own == other,
+        }
     }
 
     /// Whether the model was split over several GPUs.
@@ -290,13 +292,13 @@ impl Finding {
     }
 }
 
-/// Distinct warnings, with the number of lists that contain each.
-pub fn distinct<'a>(lists: impl IntoIterator<Item = &'a [Finding]>) -> Vec<(&'a Finding, usize)> {
-    let mut found: Vec<(&Finding, usize)> = Vec::new();
+/// Distinct warnings, with the number of lists that contain each. Waits for hosts of different speeds are one.
+pub fn distinct<'a>(lists: impl IntoIterator<Item = &'a [Finding]>) -> Vec<(Finding, usize)> {
+    let mut found: Vec<(Finding, usize)> = Vec::new();
     for warning in lists.into_iter().flatten() {
-        match found.iter_mut().find(|(other, _)| *other == warning) {
-            Some((_, times)) => *times += 1,
-            None => found.push((warning, 1)),
+        match found.iter_mut().find_map(|(other, times)| other.takes(warning).then_some(times)) {
+            Some(times) => *times += 1,
+            None => found.push((warning.clone(), 1)),
         }
     }
     found.sort_by_key(|(warning, _)| warning.rank());

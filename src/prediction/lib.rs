@@ -66,7 +66,7 @@ pub use communication::communicates;
 pub use error::PredictError;
 pub use estimate::{Estimate, MethodShare, OperationPrediction, StepTime};
 pub use fabric::Fabric;
-pub use finding::{Finding, Severity, Shared};
+pub use finding::{Finding, Shared};
 pub use gpu::GpuFacts;
 pub use habitat_step::catalog::Vendor;
 pub use host::Host;

@@ -33,11 +33,11 @@ impl Predictions {
     /// Warnings of all predictions without duplicates, with the GPUs that they concern.
     pub fn warnings(&self) -> Vec<Shared> {
         let found = distinct(self.predictions.iter().map(|prediction| prediction.warnings.as_slice()));
-        let shared = |(finding, gpus): (&Finding, usize)| Shared {
-            finding: finding.clone(),
+        let shared = |(finding, gpus): (Finding, usize)| Shared {
+            waits: finding.is_of_data().then(|| self.waits()),
+            finding,
             gpus,
             of_gpus: self.predictions.len(),
-            waits: finding.is_of_data().then(|| self.waits()),
         };
         found.into_iter().map(shared).collect()
     }

@@ -51,12 +51,12 @@ pub struct Picks {
     /// A still faster GPU without a known offer or on another platform.
     pub unoffered: Option<Pick>,
     /// The GPU with the most samples per dollar at a firm price, preferably on the platform of the recording; at any
-    /// price if none is firm.
+    /// price if none is firm. It may need micro-batches, as in a plan.
     pub best_value: Option<Pick>,
     /// A GPU with more samples per dollar, but at a price in doubt.
     pub doubted: Option<Pick>,
-    /// A GPU with more samples per dollar at a firm price, on which the step needs micro-batches.
-    pub micro_batched: Option<Pick>,
+    /// The best of those that hold the whole batch, if the best value needs micro-batches.
+    pub whole_batch: Option<Pick>,
     /// The GPU of the recording.
     pub recorded: Option<Pick>,
     /// GPUs with an offer.
@@ -113,16 +113,16 @@ impl Picks {
         let step = |pick: &Pick| format::time(all[pick.index].step.mid());
         let is_other = |pick: &Pick, of: Option<&Pick>| of.is_none_or(|of| step(of) != step(pick));
         let most = richest(&any);
-        let best_value = richest(&ported).or_else(|| richest(&firm)).or_else(|| most.clone());
+        let whole = richest(&ported).or_else(|| richest(&firm)).or_else(|| most.clone());
         let is_split = |pick: &&Pick| memory::micro_batch(&all[pick.index].memory, &predictions.workload).is_some();
         let split = ported.iter().filter(is_split).max_by(|a, b| worth(a).total_cmp(&worth(b)));
-        let micro_batched =
-            split.filter(|split| best_value.as_ref().is_some_and(|best| worth(split) > worth(best))).cloned();
+        let split = split.filter(|split| whole.as_ref().is_some_and(|whole| worth(split) > worth(whole))).cloned();
+        let (best_value, whole_batch) = if split.is_some() { (split, whole) } else { (whole, None) };
         let recorded = all.iter().position(|it| it.step.is_of_origin()).map(|index| named[index].clone());
         Self {
             unoffered: fastest_of_all.filter(|pick| is_other(pick, fastest.as_ref())),
             doubted: most.filter(|most| best_value.as_ref().is_some_and(|best| worth(most) > worth(best))),
-            micro_batched,
+            whole_batch,
             recorded,
             priced: with_offer,
             firm: firm.len(),
@@ -182,8 +182,10 @@ pub fn best_value(predictions: &Predictions, picks: &Picks) -> Option<Answer> {
     let pick = picks.best_value.as_ref()?;
     let it = &predictions.predictions[pick.index];
     let per_usd = pick.offer.as_ref()?.samples_per_usd?;
+    let batch = memory::micro_batch(&it.memory, &predictions.workload);
+    let split = batch.map_or_else(String::new, |batch| format!("micro-batches of {batch} · "));
     let mut detail = vec![
-        format!("{} · {}", format::short_range(per_usd.low, per_usd.high), method_words(&it.step.as_estimate())),
+        format!("{split}{} · {}", format::short_range(per_usd.low, per_usd.high), method_words(&it.step.as_estimate())),
         format!("{}{}", offer_words(predictions, pick), may_fit(it)),
     ];
     detail.extend(picks.doubted.as_ref().and_then(|other| {
@@ -191,12 +193,10 @@ pub fn best_value(predictions: &Predictions, picks: &Picks) -> Option<Answer> {
         let name = name(&predictions.predictions[other.index]);
         Some(format!("{name}: {} samples/$, {}", format::short_count(per_usd), offer_words(predictions, other)))
     }));
-    detail.extend(picks.micro_batched.as_ref().and_then(|other| {
-        let it = &predictions.predictions[other.index];
+    detail.extend(picks.whole_batch.as_ref().and_then(|other| {
         let per_usd = other.offer.as_ref()?.samples_per_usd?.mid;
-        let batch = memory::micro_batch(&it.memory, &predictions.workload)?;
-        let (name, count) = (name(it), format::short_count(per_usd));
-        Some(format!("{name}, micro-batches of {batch}: {count} samples/$, {}", offer_words(predictions, other)))
+        let (name, count) = (name(&predictions.predictions[other.index]), format::short_count(per_usd));
+        Some(format!("{name}, whole batch: {count} samples/$, {}", offer_words(predictions, other)))
     }));
     let answer = format!("{}  {} samples/$", name(it), format::short_count(per_usd.mid));
     Some(Answer { question: "Best value", answer, detail })
@@ -380,7 +380,7 @@ pub fn method_words(step: &Estimate) -> String {
     }
 }
 
-/// Provider and price of the offer, with doubts and a change of platform.
+/// Provider and price of the offer with its age, doubts and a change of platform.
 fn offer_words(predictions: &Predictions, pick: &Pick) -> String {
     let kind = pick.offer.as_ref().map_or("", |it| &it.offer.instance_type);
     let platform = other_platform(predictions, &predictions.predictions[pick.index].gpu, kind);
@@ -393,7 +393,8 @@ fn offer_words(predictions: &Predictions, pick: &Pick) -> String {
     let price = format::price(*price_per_gpu);
     // Show how many GPUs are rented together, since the price is per GPU.
     let each = if offer.gpu_count > 1 { format!(" per GPU, {} at a time", offer.gpu_count) } else { String::new() };
-    format!("{} {price}{each}{doubt}{platform}", clean(&offer.provider, 16))
+    let age = offer.trust.age_days.map_or_else(String::new, |days| format!(", {days} days old"));
+    format!("{} {price}{each}{age}{doubt}{platform}", clean(&offer.provider, 16))
 }
 
 /// A remark for a GPU if it is not known whether the step fits.

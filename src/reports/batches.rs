@@ -137,13 +137,14 @@ pub fn families(sweep: &Sweep) -> Table {
 pub fn write_text(sweep: &Sweep, with_families: bool, width: Option<u16>, out: &mut dyn Write) -> io::Result<()> {
     let recorded: Vec<String> = sweep.recorded.iter().map(u64::to_string).collect();
     let how = if sweep.shapes_only { "traced" } else { "recorded" };
-    writeln!(out, "{}, {how} at batch {}\n", text::clean(&sweep.workload.name, 80), recorded.join(", "))?;
-    write_warnings(&sweep.warnings, out)?;
+    writeln!(out, "{}, {how} at batch {}", text::clean(&sweep.workload.name, 80), recorded.join(", "))?;
     for gpu in &sweep.gpus {
         if let Some(pays) = pays(sweep, gpu) {
-            writeln!(out, "{}: {pays}\n", gpu.gpu.slug)?;
+            writeln!(out, "{}: {pays}", gpu.gpu.slug)?;
         }
     }
+    writeln!(out)?;
+    write_warnings(&sweep.warnings, out)?;
     table(sweep).write_lines(width, out)?;
     writeln!(out)?;
     // One recorded size gives no lines.

@@ -1,13 +1,15 @@
 //! Summary lines of a plan, and offers that the user would have to accept first, in words and as JSON.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::format;
 use super::parts::{PartJson, gpu_words, machine_words, part};
-use super::words::plan::{accept_names, budget_flag, deadline_flag};
+use super::words::plan::{accept_names, budget_flag, deadline_flag, degrees};
 use super::words::{self, Words};
-use habitat_base::text::{clean, duration};
+use habitat_base::text::{capitalised, clean, duration};
 use habitat_base::units::{Hours, Usd};
 use habitat_planning::plan::{
     Accept, Beside, Confidence, Instead, Longer, Objective, Part, Plan, PlanNote, PlanStatus, Risk, Setback, Work,
@@ -154,24 +156,33 @@ pub fn no_plan(plan: &Plan) -> String {
 /// Cost and time with each number of the own machines' GPUs, or why one is rejected, and what several bring over one;
 /// then what a larger global batch brings. Empty without a choice of them.
 pub fn own(plan: &Plan, prices: &PriceBook) -> Vec<String> {
-    let fewest = |part: &Part| plan.own.iter().filter(|one| one.gpu == part.gpu).min_by_key(|one| one.all_gpus());
+    let fewer = |part: &Part| {
+        let fewer = plan.own.iter().filter(|one| one.gpu == part.gpu && one.all_gpus() < part.all_gpus());
+        fewer.min_by_key(|one| one.all_gpus())
+    };
     let part_words = |part: &Part| {
         let (cost, hours) = (format::usd(part.cost.mid), format::hours(part.hours.mid));
-        let speed = fewest(part).filter(|few| few.all_gpus() < part.all_gpus()).map(|few| speed_words(part, few));
-        format!("{}: {cost} in {hours}{}", gpu_words(part), speed.unwrap_or_default())
+        let speed = fewer(part).map(|few| speed_words(part, few)).unwrap_or_default();
+        format!("{}: {cost} in {hours}{speed}", gpu_words(part))
     };
-    let is_taken = |part: &Part| plan.parts.iter().any(|taken| taken.offer.id == part.offer.id);
     let done = plan.own.iter().map(|part| {
-        let is_more = fewest(part).is_some_and(|few| few.all_gpus() < part.all_gpus());
-        let flag = if is_more && !is_taken(part) { format!(" (--offer {})", part.offer.id) } else { String::new() };
-        format!("{}{flag}", part_words(part))
+        let is_taken = plan.parts.iter().any(|taken| taken.offer.id == part.offer.id);
+        let flag = fewer(part).filter(|_| !is_taken).map(|_| format!(" (--offer {})", part.offer.id));
+        format!("{}{}", part_words(part), flag.unwrap_or_default())
     });
     let own = prices.offers().iter().filter(|offer| offer.is_at_own_place());
     let own = own.filter(|offer| plan.own.iter().all(|part| part.offer.id != offer.id));
     let rejected = own.filter_map(|offer| {
         let rejected = plan.rejected.iter().find(|one| one.offer == offer.id)?;
-        Some(format!("{}: {}", machine_words(1, offer.gpu_count, offer.gpu.as_ref()?), rejected.reason.words()))
+        Some((rejected.reason.words(), machine_words(1, offer.gpu_count, offer.gpu.as_ref()?)))
     });
+    // One entry for each reason.
+    let (mut reasons, mut machines) = (BTreeMap::<String, Vec<String>>::new(), plan.own.len());
+    for (reason, name) in rejected {
+        machines += 1;
+        reasons.entry(reason).or_default().push(name);
+    }
+    let rejected = reasons.into_iter().map(|(reason, names)| format!("{}: {reason}", names.join(", ")));
     let all: Vec<String> = done.chain(rejected).collect();
     let larger = plan.larger_batch.as_ref().and_then(|part| {
         let (batch, now) = (part.global_batch_size?, plan.goal.global_batch?);
@@ -184,7 +195,7 @@ pub fn own(plan: &Plan, prices: &PriceBook) -> Vec<String> {
         let flags = format!("{steps}--global-batch {batch} --offer {}", part.offer.id);
         Some(format!("  with {flags}, {fewer} times fewer updates: {}", part_words(part)))
     });
-    let list = (all.len() > 1).then(|| format!("Your own machines: {}", all.join("; ")));
+    let list = (machines > 1).then(|| format!("Your own machines: {}", all.join("; ")));
     list.into_iter().chain(larger).collect()
 }
 
@@ -199,32 +210,28 @@ fn speed_words(part: &Part, few: &Part) -> String {
     format!(", {mid:.1} × as fast as {}{at} ({low:.1}–{high:.1})", few.all_gpus())
 }
 
-/// The plan in one sentence with its distance from the limits, and the outcome if an accepted offer fails.
+/// The plan in one sentence with its distance from the limits, and what belongs to it.
 pub(crate) fn summary(plan: &Plan) -> Option<String> {
-    let fails = fallback(plan);
-    let all: Vec<String> = std::iter::once(verdict(plan)?).chain(room(plan)).chain(fails).collect();
+    let all: Vec<String> = std::iter::once(verdict(plan)?).chain(room(plan)).chain(caveats(plan)).collect();
     Some(all.join("; "))
 }
 
 /// Words for the status.
 pub fn status_words(plan: &Plan) -> String {
-    let best = match plan.goal.objective {
-        Objective::Cost => "cheapest",
-        Objective::Time => "fastest",
-        Objective::CostPlusTime(_) => "best",
-        Objective::Emissions => "least CO2e",
-    };
+    let [_, best] = degrees(plan.goal.objective);
     match (plan.status, plan.goal.max_parts) {
         (PlanStatus::Optimal, _) if plan.longer.is_some() => {
             format!("{best} plan that takes at most half the time of the {best} of all")
         }
         (PlanStatus::Optimal, 1) if plan.goal.limits.max_machines > 1 => {
             if plan.solver.configurations == 1 {
-                return "the only choice of offer and machines".to_owned();
+                return "the only choice of offer and machines within the limits".to_owned();
             }
             format!("{best} of {} choices of offer and machines", format::grouped(plan.solver.configurations as f64))
         }
-        (PlanStatus::Optimal, 1) if plan.solver.offers == 1 => "the only priced offer".to_owned(),
+        (PlanStatus::Optimal, 1) if plan.solver.offers == 1 => {
+            format!("the only {} within the limits", which_words(plan).replacen("offers", "offer", 1))
+        }
         (PlanStatus::Optimal, 1) => {
             format!("{best} of {} {}", format::grouped(plan.solver.offers as f64), which_words(plan))
         }
@@ -260,7 +267,7 @@ pub(crate) fn room(plan: &Plan) -> Vec<String> {
     // The budget is met by the expected cost; the goal says which end of the time meets the deadline.
     let has_range = total.hours.high.get() > total.hours.mid.get();
     let (least, most) = match plan.goal.confidence {
-        Confidence::Expected if has_range => ("", format!(" (expected; up to {})", format::hours(total.hours.high))),
+        Confidence::Expected if has_range => ("", format!(" (expected; high end {})", format::hours(total.hours.high))),
         Confidence::High if has_range => ("at least ", String::new()),
         _ => ("", String::new()),
     };
@@ -269,7 +276,7 @@ pub(crate) fn room(plan: &Plan) -> Vec<String> {
         left => format!("{least}{} before the deadline{most}", duration(left)),
     });
     let below = below.map(|left: Usd| {
-        let up_to = format!(" (expected; up to {})", format::usd(total.cost.high));
+        let up_to = format!(" (expected; high end {})", format::usd(total.cost.high));
         let up_to = if total.cost.high.get() > total.cost.mid.get() { up_to } else { String::new() };
         format!("{} below the budget{up_to}", format::usd(left))
     });
@@ -277,14 +284,9 @@ pub(crate) fn room(plan: &Plan) -> Vec<String> {
 }
 
 /// Heading above the offers that the user would have to accept.
-pub fn heading(plan: &Plan) -> &'static str {
-    match (plan.total.is_some(), plan.goal.objective) {
-        (false, _) => "Possible if you accept",
-        (true, Objective::Cost) => "Cheaper if you accept",
-        (true, Objective::Time) => "Faster if you accept",
-        (true, Objective::CostPlusTime(_)) => "Better if you accept",
-        (true, Objective::Emissions) => "Less CO2e if you accept",
-    }
+pub fn heading(plan: &Plan) -> String {
+    let better = plan.total.map_or("possible", |_| degrees(plan.goal.objective)[0]);
+    format!("{} if you accept", capitalised(better))
 }
 
 /// Event in which the offer fails, to follow `if`.
@@ -333,27 +335,29 @@ pub fn risk(setback: Setback, then: Option<&Instead>) -> String {
     format!("if {}: {then}", setback_words(setback))
 }
 
-/// The same for the offer of a plan; `None` if it is firm.
-pub fn fallback(plan: &Plan) -> Option<String> {
-    plan.fallback.as_ref().map(|fallback| risk(fallback.setback, fallback.then.as_ref()))
-}
-
 /// Whether a note is one of [`caveats`].
 pub(super) fn is_caveat(note: &PlanNote) -> bool {
-    matches!(note, PlanNote::BatchOfOne | PlanNote::LongPlan { .. } | PlanNote::NoRoom { .. })
+    use PlanNote::{BatchOfOne, LongPlan, NoRoom, OtherTier};
+    matches!(note, BatchOfOne | LongPlan { .. } | NoRoom { .. } | OtherTier { .. })
 }
 
-/// Lines that belong to the plan's first sentence: the cost if its offer fails, a batch that no one chose, and a plan
-/// that takes longer than prices last.
+/// Lines that belong to the plan's first sentence: a better offer of another tier, a batch that no one chose, a plan that
+/// takes longer than prices last, and the cost if its offer fails.
 pub fn caveats(plan: &Plan) -> Vec<String> {
     let of_parts = plan.parts.iter().flat_map(|part| &part.notes);
-    let notes = plan.notes.iter().chain(of_parts).filter(|note| is_caveat(note)).map(Words::words);
-    fallback(plan).into_iter().chain(notes).collect()
+    let notes = plan.notes.iter().chain(of_parts).filter(|note| is_caveat(note));
+    let fails = plan.fallback.as_ref().map(|fallback| risk(fallback.setback, fallback.then.as_ref()));
+    notes.map(Words::words).chain(fails).collect()
 }
 
 /// The flag that accepts the offer.
 pub(crate) fn flag(beside: &Beside) -> String {
     format!("--accept {}", accept_names(&beside.accept()))
+}
+
+/// An offer to accept, in words: what it brings, and what it costs if it fails, with the flag that accepts it.
+pub(crate) fn lines(one: &Beside) -> [String; 2] {
+    [gain(one), format!("{} ({})", risk(one.setback(), one.then.as_ref()), flag(one))]
 }
 
 /// Small concessions with a large gain, in words, each with the flag that makes it the plan.
@@ -367,8 +371,11 @@ fn longer(plan: &Plan) -> Option<String> {
     let with: Vec<String> = longer.with.iter().map(Words::words).collect();
     let (cost, hours) = (format::usd(longer.cost), format::hours(longer.hours.mid));
     let flag = deadline_flag(plan.goal.confidence.end(&longer.hours));
-    let better = if plan.goal.objective == Objective::Emissions { "Less CO2e" } else { "Cheaper" };
-    Some(format!("{better} if it may take longer: {cost} in {hours}, {} ({flag})", with.join(", then ")))
+    Some(format!(
+        "{} if it may take longer: {cost} in {hours}, {} ({flag})",
+        capitalised(degrees(plan.goal.objective)[0]),
+        with.join(", then ")
+    ))
 }
 
 /// A small concession with a large gain, in words, with the flag that makes it the plan.

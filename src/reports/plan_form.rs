@@ -151,14 +151,8 @@ fn markdown(written: &Written<'_>, out: &mut Vec<u8>) -> std::io::Result<()> {
     if !plan.beside.is_empty() {
         writeln!(out, "\n{}:\n", beside::heading(plan))?;
     }
-    for one in &plan.beside {
-        writeln!(
-            out,
-            "- {}; {} (`{}`)",
-            line(&beside::gain(one)),
-            line(&beside::risk(one.setback(), one.then.as_ref())),
-            beside::flag(one)
-        )?;
+    for [gain, risk] in plan.beside.iter().map(beside::lines) {
+        writeln!(out, "- {}; {}", line(&gain), line(&risk))?;
     }
     let command = text::clean(&written.request.command, 2000).replace('`', "'");
     writeln!(out, "\nMade on {} with `{command}`.", written.created.strftime("%Y-%m-%d %H:%M UTC"))

@@ -431,10 +431,9 @@ pub(crate) fn lines(compared: &Recordings<'_>) -> Vec<String> {
         )
     };
     let [warning, also] = warnings(difference.steps);
-    let mut lines = vec![step(0), step(1)];
+    let mut lines = vec![step(0), step(1), headline(difference)];
     lines.extend(difference.steps.into_iter().all(Profile::is_of_cpu).then(|| ON_CPUS.to_owned()));
     lines.extend(warning.map(|warning| format!("warning: {warning}")));
     lines.extend(also);
-    lines.push(headline(difference));
     lines
 }

@@ -252,14 +252,8 @@ fn write_answer(plan: &Plan, prices: &PriceBook, out: &mut dyn Write) -> io::Res
     if !plan.beside.is_empty() {
         writeln!(out, "{}:", beside::heading(plan))?;
     }
-    for one in &plan.beside {
-        writeln!(
-            out,
-            "  {}\n    {} ({})",
-            beside::gain(one),
-            beside::risk(one.setback(), one.then.as_ref()),
-            beside::flag(one)
-        )?;
+    for [gain, risk] in plan.beside.iter().map(beside::lines) {
+        writeln!(out, "  {gain}\n    {risk}")?;
     }
     for concession in beside::concessions(plan) {
         writeln!(out, "{concession}")?;

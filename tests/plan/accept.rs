@@ -9,7 +9,7 @@ use habitat_tui::predict::Predictions;
 use habitat_tui::pricing::{Market, Offer, OfferId, PriceBook, Tier, Trust};
 use habitat_tui::profile::Mode;
 use habitat_tui::report;
-use habitat_tui::report::beside::{bargain as bargain_words, concessions, verdict};
+use habitat_tui::report::beside::{bargain as bargain_words, caveats, concessions, verdict};
 use habitat_tui::report::words::Words;
 use habitat_tui::units::GpuSlug;
 use jiff::civil::date;
@@ -138,6 +138,26 @@ fn an_accepted_offer_shows_what_the_work_costs_if_it_fails() {
     assert_eq!(then(&[Accept::Marketplace, Accept::Doubted]), (100.0, "that host is gone"));
     assert_eq!(then(&[Accept::Spot]), (100.0, "no spot machine is available"));
     assert_eq!(then(&[Accept::Platform]), (100.0, "your program does not run there"));
+}
+
+/// Spot is asked for to pay less: the plan says if it costs more, and always what on demand costs.
+#[test]
+fn a_tier_that_costs_more_than_another_is_named() {
+    let steps = steps();
+    let spot = |firm: f64| {
+        let book = [dated("firm", "own", firm, Tier::OnDemand), dated("taken", "own", 5.0, Tier::Spot)];
+        let mut goal = asked(&[Accept::Spot]);
+        goal.limits.tiers = vec![Tier::Spot];
+        let plan = plan(&steps, &PriceBook::new(book).on(date(2026, 11, 21)), &goal).unwrap();
+        assert_eq!(plan.parts[0].offer.tier, Tier::Spot);
+        caveats(&plan)
+    };
+    let fails = "if no spot machine is available: $40.00 in 10 h with 1 × own at firm firm, on-demand";
+    assert_eq!(
+        spot(4.0),
+        ["cheaper on-demand: $40.00 in 10 h, 1 × own at firm firm, on-demand (--tiers on-demand)", fails]
+    );
+    assert_eq!(spot(20.0), [fails.replace("$40.00", "$200")]);
 }
 
 #[test]

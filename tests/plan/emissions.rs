@@ -230,7 +230,7 @@ fn a_limit_on_emissions_costs_what_it_costs() {
         assert!(told(&plan.reasons).iter().any(|reason| reason.contains(what)), "{what}: {:?}", plan.reasons);
     };
     says(&none, "allow 2.25 kg CO2e (1 × a at clean mars, on-demand, 15 h, $45.00)");
-    says(&none, "train on 1.7 fewer samples (11.1 % of the work)");
+    says(&none, "train on 1.7 fewer samples (11.1 % less)");
     // Within a budget the other has to do.
     says(&by(1, 5.0, &|goal| goal.budget = Some(super::build::usd(20.0))), "allow 9.00 kg CO2e (1 × a at cheap");
     says(&by(1, 5.0, &|goal| goal.budget = Some(super::build::usd(20.0))), "spend $25.00 more (1 × a at clean");

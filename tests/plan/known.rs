@@ -97,7 +97,7 @@ fn a_deadline_that_no_money_meets_is_explained() {
         let texts = [
             "allow 1 h more (1 × gpu-2 at cloud us-1, on-demand, $24.00)",
             "more money alone does not help: the fastest plan needs up to 3 h",
-            "train on 4 fewer samples (33.3 % of the work)",
+            "train on 4 fewer samples (33.3 % less)",
         ];
         assert_says(&plan, &texts);
     }
@@ -108,7 +108,7 @@ fn a_deadline_that_no_money_meets_is_explained() {
 fn a_budget_that_no_time_meets_is_explained() {
     let plan = limited(2, 6.0, 10.0);
     assert_says(&plan, &["spend $8.00 more", "more time alone does not help: the cheapest plan costs $12.00"]);
-    assert_says(&plan, &["train on 4 fewer samples (33.3 % of the work)"]);
+    assert_says(&plan, &["train on 4 fewer samples (33.3 % less)"]);
     assert_says(&limited(1, 6.0, 10.0), &["spend $8.00 more (1 × gpu-1 at cloud us-1, on-demand, 6 h)"]);
 }
 

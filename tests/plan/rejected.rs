@@ -77,7 +77,7 @@ fn each_offer_is_used_or_shown_or_has_a_reason() {
         (RejectionKind::MemoryUnknown, "unknown whether it fits: no peak memory in the profile"),
         (RejectionKind::NoPrediction, "2 GPUs: unknown parameter count and gradient size; pass --parameters"),
         (RejectionKind::Limits, "region mars-1 is not among the allowed ones"),
-        (RejectionKind::Deadline, "takes up to 24 h, 20 h more than the deadline (--deadline 24.0h)"),
+        (RejectionKind::Deadline, "takes up to 24 h, misses the deadline by 20 h (--deadline 24.0h)"),
         (RejectionKind::Budget, "costs $300.00, $250.00 more than the budget (--budget 300.00)"),
         (RejectionKind::Dominated, "costs $9.00 in 3 h, $3.00 more than the plan"),
     ];

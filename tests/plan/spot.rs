@@ -3,7 +3,7 @@
 use habitat_tui::plan::{Assumptions, Confidence, Goal, Part, Plan, PlanStatus, plan};
 use habitat_tui::pricing::{Offer, PriceBook, Tier};
 
-use crate::build::{assert_cents, goal, hours, measured, offer, offer_in, predicted, predictions, told};
+use crate::build::{assert_cents, goal, hours, measured, offer, offer_in, predicted, predictions, told, usd};
 
 /// λ 0.1/h, κ 1 h, ρ 0.2 h, ω = δ = 0, 20 useful hours; the deadline at high confidence.
 fn twenty_hours(max_parts: u32) -> Goal {
@@ -155,6 +155,11 @@ fn a_machine_on_demand_takes_over_in_time() {
     assert_eq!(total.hours.high, hours(36.0));
     // At worst all of it on demand, and what was expected of spot paid for nothing.
     assert!(total.cost.mid.get() < 20.0 && (24.0..30.0).contains(&total.cost.high.get()), "{total:?}");
+
+    // A budget of the plan's cost suffices, whatever its last digit.
+    let budget = Some(usd(total.cost.mid.get() * (1.0 - 1e-12)));
+    let exact = Goal { budget, deadline: Some(hours(36.0)), ..goal(24.0, 2) };
+    assert_eq!(habitat_tui::plan::plan(&predictions, &prices, &exact).unwrap().switch, plan.switch);
 
     // More parts with a change are not tried, and the plan says so.
     let says_so = |plan: &Plan| told(&plan.notes).iter().any(|note| note.contains("more parts were not tried"));

@@ -71,7 +71,7 @@ impl Prepared {
         let mut limit = Self::limit(deadline, budget);
         let Some((mut plan, mut used)) = self.checked(goal.clone(), &limit)? else {
             let mut plan = self.empty(goal);
-            plan.beside = self.beside(&plan, &[], &limit);
+            plan.beside = self.beside(&plan, &limit, None);
             let lifted = sources.map(|(predictions, prices)| relax::reasons(self, predictions, prices, &limit));
             plan.reasons = explain::reasons(self, &limit, lifted.unwrap_or_default());
             plan.larger_batch = sources.and_then(|of| self.larger_batch(self.larger(of), &[], &limit));
@@ -85,8 +85,10 @@ impl Prepared {
             (plan, used, limit) = (Plan { longer: Some(longer), ..short }, of_short, shorter);
         }
         let alternatives = self.alternatives(&used, &limit);
-        plan.beside = self.beside(&plan, &used, &limit);
-        plan.fallback = self.fallback(&plan, &used, &limit);
+        let other = sources.and_then(|of| self.other_tier(of, &limit));
+        let firm = self.firm(&plan, &used, &limit).or(other.as_ref().map(|(other, _)| other.clone()));
+        plan.beside = self.beside(&plan, &limit, firm.as_ref());
+        plan.fallback = self.fallback(&used, firm);
         plan.bargain = self.bargain(&plan, &limit);
         plan.own = self.own(&limit);
         plan.larger_batch = sources.and_then(|of| self.larger_batch(self.larger(of), &plan.own, &limit));
@@ -94,6 +96,7 @@ impl Prepared {
         plan.alternatives = alternatives.iter().map(|c| self.whole(*c)).collect();
         plan.warnings = self.warnings(used.iter().chain(&alternatives).copied());
         plan.notes.extend(self.notes(&plan));
+        plan.notes.extend(other.and_then(|other| self.tier_note(&plan, other)));
         Ok(plan)
     }
 
@@ -126,8 +129,9 @@ impl Prepared {
     /// Finds and checks the best plan. If a plan of several parts fails the check, falls back to the best single offer.
     pub(super) fn checked(&self, goal: Goal, limit: &Limit) -> Result<Option<(Plan, Vec<usize>)>, PlanError> {
         let found = self.found(goal.objective, limit);
+        let cost = |found: &Found| self.problem().value(Aim::Cost, &found.hours);
         if let Some(switched) = self.switched(goal.objective, limit).filter(|_| goal.max_parts > 1)
-            && found.as_ref().is_none_or(|(_, hours)| switched.cost < self.cost(hours) * (1.0 - SAME))
+            && found.as_ref().is_none_or(|(found, _)| switched.cost < cost(found) * (1.0 - SAME))
         {
             let plan = self.build_switched(goal, &switched);
             check(&plan)?;
@@ -174,11 +178,6 @@ impl Prepared {
             plan.notes.push(PlanNote::MorePartsNotTried);
         }
         plan
-    }
-
-    /// Expected cost in dollars.
-    fn cost(&self, hours: &[(usize, f64)]) -> f64 {
-        hours.iter().map(|(c, useful)| self.singles.choices[*c].cost(*useful)).sum()
     }
 
     /// A plan without parts.
@@ -294,21 +293,21 @@ impl Prepared {
     }
 
     /// Hours of a total that have to meet the deadline.
-    fn finish(&self, total: &Total) -> f64 {
+    pub(super) fn finish(&self, total: &Total) -> f64 {
         self.goal.confidence.end(&total.hours).get()
     }
 
     /// Warnings of these configurations, without duplicates.
     fn warnings(&self, configurations: impl Iterator<Item = usize>) -> Vec<Finding> {
         let lists = configurations.map(|c| self.configurations[c].warnings.as_slice());
-        distinct(lists).into_iter().map(|(warning, _)| warning.clone()).collect()
+        distinct(lists).into_iter().map(|(warning, _)| warning).collect()
     }
 
     /// Warnings that all configurations have. Without a plan, a warning about some of them would name no GPU.
     fn warnings_of_all(&self) -> Vec<Finding> {
         let lists = self.configurations.iter().map(|c| c.warnings.as_slice());
-        let is_of_all = |count: usize| count == self.configurations.len();
-        distinct(lists).into_iter().filter(|(_, count)| is_of_all(*count)).map(|(warning, _)| warning.clone()).collect()
+        let of_all = distinct(lists).into_iter().filter(|(_, count)| *count == self.configurations.len());
+        of_all.map(|(warning, _)| warning).collect()
     }
 
     /// Notes on a plan that do not depend on other offers.

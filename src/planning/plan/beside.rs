@@ -2,10 +2,12 @@
 
 use super::configuration::Configuration;
 use super::prepared::Prepared;
-use super::problem::{Aim, Limit, over};
+use super::problem::{Aim, Limit, SAME, over};
 use super::search::{aims, best_single};
-use super::{Accept, Machines, Objective, Part, Plan, Reason, Risk, Setback};
+use super::{Accept, Goal, Limits, Machines, Objective, Part, Plan, PlanNote, Reason, Risk, Setback};
+use crate::pricing::{PriceBook, Tier};
 use habitat_base::units::{Hours, Range, Usd};
+use habitat_prediction::Predictions;
 
 /// An offer beside the plan is shown if its first aim is at most this share of the plan's (a choice).
 const WORTH: f64 = 0.95;
@@ -79,7 +81,7 @@ const STILL_FASTER: f64 = 0.95;
 impl Prepared {
     /// Best offer for each kind to accept, if it is clearly better than the plan. Without a plan, and if no single kind
     /// makes one possible: the best offer that requires several.
-    pub(super) fn beside(&self, plan: &Plan, used: &[usize], limit: &Limit) -> Vec<Beside> {
+    pub(super) fn beside(&self, plan: &Plan, limit: &Limit, firm: Option<&Instead>) -> Vec<Beside> {
         let planned = self.planned(plan);
         // Beside a plan without a deadline, no offer that takes years.
         let finish = plan.total.map(|total| self.goal.confidence.end(&total.hours).get().max(LONG));
@@ -94,8 +96,7 @@ impl Prepared {
             found.extend(self.best_beside(&|_| true, limit));
         }
         found.sort_by(|a, b| a.1.total_cmp(&b.1));
-        let firm = self.firm(plan, used, limit);
-        found.into_iter().map(|(place, _)| self.with_fallback(place, firm.clone())).collect()
+        found.into_iter().map(|(place, _)| self.with_fallback(place, firm.cloned())).collect()
     }
 
     /// The user's own machines with all the work within the limits, most GPUs first, each with its cheapest batch.
@@ -136,8 +137,21 @@ impl Prepared {
     fn planned(&self, plan: &Plan) -> f64 {
         let Some(total) = &plan.total else { return f64::INFINITY };
         let emitted = total.footprint.emissions.map_or(0.0, |emitted| emitted.mid.get());
-        let finish = self.goal.confidence.end(&total.hours).get();
-        aims(self.goal.objective)[0].of_plan((finish, total.cost.mid.get(), emitted))
+        aims(self.goal.objective)[0].of_plan((self.finish(total), total.cost.mid.get(), emitted))
+    }
+
+    /// The best firm offer of the tiers that the goal excludes, with the value of its first aim.
+    pub(super) fn other_tier(&self, of: (&Predictions, &PriceBook), limit: &Limit) -> Option<(Instead, f64)> {
+        let tiers = Tier::ALL.into_iter().filter(|tier| !self.goal.limits.tiers.contains(tier)).collect();
+        let limits = Limits { tiers, accept: Vec::new(), ..self.goal.limits.clone() };
+        Prepared::new(of.0, of.1, &Goal { limits, ..self.goal.clone() }).ok()?.best_firm(limit)
+    }
+
+    /// Note on an offer of another tier, if it is as good as the plan or better: users name a tier to pay less.
+    pub(super) fn tier_note(&self, plan: &Plan, (other, value): (Instead, f64)) -> Option<PlanNote> {
+        let (cost_usd, hours, objective) = (other.cost, other.hours, self.goal.objective);
+        let note = PlanNote::OtherTier { with: other.with?, cost_usd, hours, objective };
+        (value <= self.planned(plan) * (1.0 + SAME)).then_some(note)
     }
 
     /// Best of a subset of the offers beside the plan, with the value of its first aim.
@@ -159,25 +173,29 @@ impl Prepared {
     }
 
     /// The work if an accepted risk of the plan's only configuration comes true; `None` without such a risk.
-    pub(super) fn fallback(&self, plan: &Plan, used: &[usize], limit: &Limit) -> Option<Fallback> {
+    pub(super) fn fallback(&self, used: &[usize], firm: Option<Instead>) -> Option<Fallback> {
         let [own] = used else { return None };
         let own = Some(&self.configurations[*own]).filter(|own| !own.accepted.is_empty())?;
         let setback = Setback::of(&own.accepted);
         let is_batch = setback == Setback::SameUpdates;
-        let then = if is_batch { Some(self.same_updates(own)) } else { self.firm(plan, used, limit) };
-        Some(Fallback { setback, then })
+        Some(Fallback { setback, then: if is_batch { Some(self.same_updates(own)) } else { firm } })
     }
 
     /// The work without an accepted risk: the plan if it has none, otherwise the best firm offer within the limits.
-    fn firm(&self, plan: &Plan, used: &[usize], limit: &Limit) -> Option<Instead> {
-        let is_firm = |c: &usize| self.configurations[*c].accepted.is_empty();
-        if let Some(total) = plan.total.as_ref().filter(|_| used.iter().all(is_firm)) {
-            return Some(Instead { cost: total.cost.mid, hours: total.hours.mid, with: None });
-        }
-        let firm: Vec<usize> = (0..self.configurations.len()).filter(is_firm).collect();
-        let found = best_single(&self.singles.only(&firm), self.goal.objective, limit)?;
+    pub(super) fn firm(&self, plan: &Plan, used: &[usize], limit: &Limit) -> Option<Instead> {
+        let total = plan.total.as_ref().filter(|_| used.iter().all(|c| self.configurations[*c].accepted.is_empty()));
+        let own = total.map(|total| Instead { cost: total.cost.mid, hours: total.hours.mid, with: None });
+        own.or_else(|| self.best_firm(limit).map(|(firm, _)| firm))
+    }
+
+    /// The best firm offer within the limits, with the value of its first aim.
+    fn best_firm(&self, limit: &Limit) -> Option<(Instead, f64)> {
+        let all = 0..self.configurations.len();
+        let firm: Vec<usize> = all.filter(|c| self.configurations[*c].accepted.is_empty()).collect();
+        let problem = self.singles.only(&firm);
+        let found = best_single(&problem, self.goal.objective, limit)?;
         let firm = &self.configurations[firm[found.hours.first()?.0]];
-        Some(self.instead(firm, 1.0, Some(firm.label())))
+        Some((self.instead(firm, 1.0, Some(firm.label())), problem.value(aims(self.goal.objective)[0], &found.hours)))
     }
 
     /// As many updates as with the recorded batch, on the same machines.

@@ -126,7 +126,7 @@ fn less_work(prepared: &Prepared, limit: &Limit) -> Option<NoPlan> {
 
 /// An offer that meets the limits at its expected times, if any.
 fn less_confidence(prepared: &Prepared, limit: &Limit) -> Option<NoPlan> {
-    let deadline = limit.deadline.filter(|_| prepared.goal.confidence == Confidence::High)?;
+    limit.deadline.filter(|_| prepared.goal.confidence == Confidence::High)?;
     prepared
         .configurations
         .iter()
@@ -136,7 +136,7 @@ fn less_confidence(prepared: &Prepared, limit: &Limit) -> Option<NoPlan> {
             let (time, cost) = configuration.ranges(prepared.work.get() / configuration.rate(), true);
             (configuration, time.mid.get(), cost.mid.get())
         })
-        .filter(|(_, time, cost)| *time <= deadline && limit.budget.is_none_or(|budget| *cost <= budget))
+        .filter(|(_, time, cost)| limit.is_kept(*time, *cost))
         .min_by(|a, b| a.2.total_cmp(&b.2))
         .map(|(configuration, time, cost)| NoPlan::AtExpectedTime {
             with: vec![configuration.label()],

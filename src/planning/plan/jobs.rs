@@ -391,8 +391,7 @@ fn fill(
     if !model.machines.is_empty() {
         in_turn(&mut plan.jobs);
     }
-    plan.warnings =
-        distinct(warnings.iter().map(Vec::as_slice)).into_iter().map(|(warning, _)| warning.clone()).collect();
+    plan.warnings = distinct(warnings.iter().map(Vec::as_slice)).into_iter().map(|(warning, _)| warning).collect();
     let ends =
         |end: fn(&Range<Hours>) -> Hours| plan.jobs.iter().map(|job| end(&job.end)).fold(Hours::ZERO, Hours::max);
     let hours = Range { low: ends(|end| end.low), mid: ends(|end| end.mid), high: ends(|end| end.high) };

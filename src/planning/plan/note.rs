@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use super::{Draw, Machines};
+use super::{Draw, Machines, Objective};
 use crate::pricing::spot::SpotSource;
 use crate::pricing::{Doubt, Held, OfferId};
 use habitat_base::units::{Bytes, GpuSlug, Hours, Usd, UsdPerHour};
@@ -252,6 +252,17 @@ pub enum PlanNote {
         offer: OfferId,
         /// The best offer without a contract.
         against: Machines,
+    },
+    /// A firm offer of a tier that the user excluded is as good as the plan, or better.
+    OtherTier {
+        /// Its machines.
+        with: Machines,
+        /// Its cost.
+        cost_usd: Usd,
+        /// Its hours.
+        hours: Hours,
+        /// The objective by which it is better.
+        objective: Objective,
     },
     /// The plan takes longer than prices last.
     LongPlan {

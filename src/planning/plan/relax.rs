@@ -6,7 +6,7 @@ use super::batch::freed;
 use super::configuration::Configuration;
 use super::explain::machines;
 use super::prepared::Prepared;
-use super::problem::{Limit, SAME};
+use super::problem::Limit;
 use super::{Accept, Goal, Lift, Limits, NoPlan};
 use crate::pricing::{PriceBook, Tier};
 use habitat_base::units::{Bytes, Hours, KilogramsCo2e, Usd, UsdPerHour};
@@ -81,10 +81,9 @@ fn helps(lifted: &Lifted, prepared: &Prepared, limit: &Limit) -> Option<NoPlan> 
             About::Emissions => configuration.kilograms(prepared.work.get() / configuration.rate()).unwrap_or(UNKNOWN),
         }
     };
-    let within = |value: f64, most: Option<f64>| most.is_none_or(|most| value <= most * (1.0 + SAME));
     let least = prepared
         .wholes()
-        .filter(|(_, finish, cost)| within(*finish, limit.deadline) && within(*cost, limit.budget))
+        .filter(|(_, finish, cost)| limit.is_kept(*finish, *cost))
         .min_by(|a, b| amount(a.0).total_cmp(&amount(b.0)).then(a.2.total_cmp(&b.2)));
     let (used, finish, cost, emitted) =
         if let Some((c, finish, cost)) = least.filter(|_| !matches!(lifted.about, About::Kind)) {

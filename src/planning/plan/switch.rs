@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 use std::ops::Add;
 
 use super::prepared::Prepared;
-use super::problem::Limit;
+use super::problem::{Limit, over};
 use super::spot::share_on_spot;
 use super::{ByUse, Confidence, Footprint, Objective, Part, PlanNote, Switch, Total};
 use crate::pricing::Tier;
@@ -40,7 +40,7 @@ impl Prepared {
         let work = self.work.get();
         let in_time = |c: usize| {
             let choice = &self.singles.choices[c];
-            let (whole, _) = choice.whole(work).filter(|(whole, _)| *whole <= deadline)?;
+            let (whole, _) = choice.whole(work).filter(|(whole, _)| over(*whole, limit.deadline).is_none())?;
             Some((c, [whole, choice.usd / choice.rate, choice.usd_once, choice.kg / choice.rate, choice.kg_once]))
         };
         let is_rounded = |c: usize| self.singles.choices[c].blocks.is_some();
@@ -56,7 +56,7 @@ impl Prepared {
         let pairs = rescues.iter().flat_map(|rescue| spots.iter().map(move |spot| (*spot, *rescue)));
         let found = pairs.map(|((spot, _), (to, [whole, ..]))| self.pair(spot, to, deadline, whole));
         found
-            .filter(|found| limit.budget.is_none_or(|budget| found.cost <= budget))
+            .filter(|found| over(found.cost, limit.budget).is_none())
             .filter(|found| {
                 let [spot, to] = found.useful;
                 self.singles.keeps_emissions(&[(found.spot, spot), (found.to, to)])
@@ -97,7 +97,7 @@ impl Prepared {
         let deadline = deadline.filter(|_| self.goal.confidence == Confidence::High)?.get();
         let spot = hours.iter().map(|(c, _)| &self.configurations[*c]).find(|c| c.offer.tier == Tier::Spot)?;
         let others = self.wholes().filter(|(c, ..)| self.configurations[*c].offer.tier != Tier::Spot);
-        let in_time = others.filter(|(_, finish, _)| *finish <= deadline);
+        let in_time = others.filter(|(_, finish, _)| over(*finish, Some(deadline)).is_none());
         let (to, finish, _) = in_time.min_by(|a, b| a.2.total_cmp(&b.2))?;
         let latest = Hours::known((deadline - finish - spot.losses.interval()).max(0.0));
         Some(Switch { to: self.configurations[to].offer.id.clone(), latest, is_expected: false })

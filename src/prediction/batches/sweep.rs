@@ -148,7 +148,7 @@ pub fn sweep(
         .map(|(_, profile)| Ok(predict(profile, catalog, options)?.predictions))
         .collect::<Result<_, PredictError>>()?;
     let shown = distinct(answers.iter().flatten().map(|prediction| prediction.warnings.as_slice()));
-    let warnings = shown.into_iter().map(|(warning, _)| warning.clone()).collect();
+    let warnings = shown.into_iter().map(|(warning, _)| warning).collect();
     let basis = if recorded.len() > 1 { Basis::Lines } else { Basis::Shapes };
     notes.extend(far_beyond(&recorded, &wanted));
     let mut by_size = Vec::new();

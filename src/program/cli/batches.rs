@@ -34,7 +34,7 @@ pub(super) fn run(args: &BatchesArgs, out: &mut dyn Write) -> Result<u8, CliErro
         let loaded = load(&args.input(file.clone()), &catalog)?;
         loaded.warn();
         if loaded.embedded && (args.table.form.is_text() || args.table.form.markdown) {
-            writeln!(out, "{}\n", loaded.label)?;
+            writeln!(out, "{}", loaded.label)?;
         }
         profiles.push((loaded.label, loaded.profile));
     }

@@ -97,7 +97,9 @@ pub(super) fn check_sense(goal: &Goal, prices: &PriceBook) -> Result<(), CliErro
         "--budget 0: no offer is free; pass an amount in US dollars above 0".to_owned()
     } else if limits.max_price.is_some_and(|most| most.get() <= 0.0) && nothing_is_free {
         "--max-price 0: no offer is free; pass US dollars per hour above 0".to_owned()
-    } else if let Some(most) = limits.max_gpus.filter(|most| limits.min_gpus.max(1) > *most) {
+    } else if limits.max_gpus == Some(0) {
+        "--max-gpus 0: every offer has a GPU; pass 1 or more".to_owned()
+    } else if let Some(most) = limits.max_gpus.filter(|most| limits.min_gpus > *most) {
         format!("--min-gpus {} and --max-gpus {most}: no offer meets both", limits.min_gpus)
     } else if let Some(name) = limits.providers.iter().find(same) {
         format!("--providers and --exclude-providers: both contain {}", text::clean(name, 40))
@@ -111,6 +113,17 @@ pub(super) fn check_sense(goal: &Goal, prices: &PriceBook) -> Result<(), CliErro
         return Ok(());
     };
     Err(CliError::Refused(problem))
+}
+
+/// Starts of names that people use for providers, and the provider's name in the price book (a choice).
+const COMPANIES: &str =
+    "amazon=aws google=gcp gcloud=gcp microsoft=azure oracle=oci digitalocean=do linode=akamai datacrunch=verda";
+
+/// A hint for the name of a company; `None` for others.
+pub(super) fn of_company(name: &str) -> Option<String> {
+    let pairs = COMPANIES.split(' ').filter_map(|pair| pair.split_once('='));
+    let (_, provider) = pairs.into_iter().find(|(company, _)| name.to_lowercase().starts_with(company))?;
+    Some(format!(" (meant: {provider}?); `habitat-tui prices` lists all"))
 }
 
 /// Checks that names exist in the catalog or among the offers.
@@ -128,7 +141,8 @@ fn check_names(goal: &Goal, typed: &Wish, catalog: &Catalog, prices: &PriceBook)
         limits.providers.iter().chain(&limits.exclude_providers).chain(data.and_then(|data| data.provider.as_ref()));
     for name in providers.chain(limits.quotas.iter().map(|quota| &quota.provider)) {
         if !offers.iter().any(|offer| offer.provider.eq_ignore_ascii_case(name)) {
-            let near = near(name, offers.iter().map(|offer| offer.provider.as_str()), "prices");
+            let known = offers.iter().map(|offer| offer.provider.as_str());
+            let near = of_company(name).unwrap_or_else(|| near(name, known, "prices"));
             let problem = format!("unknown provider {:?}{near}", text::clean(name, 40));
             let is_typed = data.is_some_and(|data| data.provider.as_ref() == Some(name))
                 || lists([&typed.providers, &typed.exclude_providers], name)

@@ -12,15 +12,25 @@ use habitat_step::catalog::{Catalog, GpuSpec};
 
 /// The single GPU that `flag` names.
 pub(super) fn one<'a>(catalog: &'a Catalog, flag: &str, name: &str) -> Result<&'a GpuSpec, CliError> {
-    match catalog.named(name)[..] {
-        [gpu] => Ok(gpu),
-        [] => Ok(catalog.find(name)?),
-        ref several => {
-            let problem = format!("matches {} GPUs; choose one", several.len());
-            let error = CliError::Refused(problem).at(format_args!("{flag} {}", text::clean(name, 40)));
-            Err(choose(error, flag, several.iter().map(|gpu| &gpu.slug)))
-        }
+    one_of(catalog, flag, name, |gpu| Some(with_flag(flag, gpu.slug.as_str())))
+}
+
+/// The single GPU that a name at a place means. If it fits several, the error has the command that names each, if any.
+pub(super) fn one_of<'a>(
+    catalog: &'a Catalog,
+    place: &str,
+    name: &str,
+    command: impl Fn(&GpuSpec) -> Option<String>,
+) -> Result<&'a GpuSpec, CliError> {
+    let fitting = catalog.named(name);
+    if let [] | [_] = fitting[..] {
+        return fitting.first().map_or_else(|| Ok(catalog.find(name).at(place)?), |gpu| Ok(*gpu));
     }
+    let all: Vec<&str> = fitting.iter().map(|gpu| gpu.slug.as_str()).collect();
+    let problem = format!("{} matches {}; choose one", text::clean(name, 40), all.join(", "));
+    let error = CliError::Refused(problem).at(place);
+    let commands: Vec<String> = fitting.iter().filter_map(|gpu| command(gpu)).collect();
+    Err(if commands.is_empty() { error } else { CliError::Choose { error: Box::new(error), commands } })
 }
 
 /// An error that lists the current command once for each matching GPU.

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::error::{At, CliError};
-use super::goal;
 use super::input::{Loaded, load};
 use super::options::{options, settings};
 use super::output::check_new;
 use super::progress;
+use super::{goal, gpu};
 use crate::settings::args::{InputArgs, ModelArgs, PlanJobsArgs, RecordedArgs, TableForm};
 use crate::settings::jobs::{JobTable, JobsFile, MachineTable, StepTable};
 use crate::settings::wish::Wish;
@@ -272,15 +272,7 @@ fn arrival(job: &JobTable, own: Option<Hours>, shared: Option<Hours>) -> Result<
 fn machine_of(machine: &MachineTable, catalog: &Catalog) -> Result<Machine, CliError> {
     let name = machine.name.clone().unwrap_or_else(|| machine.gpu.clone());
     let place = format!("line {}: machine {name:?}: gpu", machine.line);
-    let gpu = match catalog.named(&machine.gpu)[..] {
-        [gpu] => gpu,
-        [] => catalog.find(&machine.gpu).at(&place)?,
-        ref several => {
-            let all: Vec<&str> = several.iter().map(|gpu| gpu.slug.as_str()).collect();
-            let problem = format!("{} matches {}; choose one", text::clean(&machine.gpu, 40), all.join(", "));
-            return Err(CliError::Refused(problem).at(&place));
-        }
-    };
+    let gpu = gpu::one_of(catalog, &place, &machine.gpu, |_| None)?;
     Ok(Machine {
         name,
         gpu: gpu.slug.clone(),

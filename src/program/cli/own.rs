@@ -4,10 +4,10 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use super::error::{At, CliError};
+use super::gpu;
 use super::hints::with_flag;
 use crate::settings::args::{OwnArgs, OwnMachine};
 use crate::store;
-use habitat_base::text;
 use habitat_base::units::Watts;
 use habitat_planning::plan::WITH_REST;
 use habitat_planning::pricing::{OWN_PLACE, Offer, OfferId, PriceBook, ShareOf, Snapshot, Tier};
@@ -66,9 +66,7 @@ pub fn typed(
     let own = OwnArgs::new(&names, usd_per_kwh)?;
     let prices = add(&own, listed.clone(), catalog).map_err(|error| match error {
         // The dialog takes names, not command lines.
-        CliError::Choose { error, commands } => {
-            format!("{error} ({} fit): `habitat-tui gpus` lists names", commands.len())
-        }
+        CliError::Choose { error, .. } => error.to_string(),
         error => error.to_string(),
     })?;
     let lines = lines(&own, knows_network, catalog).map_err(|error| error.to_string())?;
@@ -146,22 +144,13 @@ fn power(machine: &OwnMachine, all: u32, gpu: &GpuSpec) -> Result<Power, CliErro
 
 /// The single GPU model of a machine.
 fn gpu_of<'a>(own: &OwnArgs, at: usize, machine: &OwnMachine, catalog: &'a Catalog) -> Result<&'a GpuSpec, CliError> {
-    match catalog.named(&machine.gpu)[..] {
-        [gpu] => Ok(gpu),
-        [] => Ok(catalog.find(&machine.gpu).at("--own")?),
-        ref several => {
-            let problem = format!("matches {} GPUs; choose one", several.len());
-            let error = CliError::Refused(problem).at(format_args!("--own {}", text::clean(&machine.gpu, 40)));
-            let with = |gpu: &&GpuSpec| {
-                let machines = own.own.iter().enumerate().map(|(other, machine)| {
-                    let gpu = if other == at { gpu.slug.to_string() } else { machine.gpu.clone() };
-                    OwnMachine { gpu, ..machine.clone() }.to_string()
-                });
-                with_flag("--own", &machines.collect::<Vec<_>>().join(","))
-            };
-            Err(CliError::Choose { error: Box::new(error), commands: several.iter().map(with).collect() })
-        }
-    }
+    gpu::one_of(catalog, "--own", &machine.gpu, |gpu| {
+        let machines = own.own.iter().enumerate().map(|(other, machine)| {
+            let gpu = if other == at { gpu.slug.to_string() } else { machine.gpu.clone() };
+            OwnMachine { gpu, ..machine.clone() }.to_string()
+        });
+        Some(with_flag("--own", &machines.collect::<Vec<_>>().join(",")))
+    })
 }
 
 #[cfg(test)]

@@ -7,11 +7,12 @@ use clap::CommandFactory;
 use clap_complete::Shell;
 
 use super::error::{At, CliError};
-use super::gpu;
 use super::options::{settings, weights_folder};
 use super::output::{print_json, print_table};
+use super::{goal, gpu};
 use crate::settings::args::{Cli, ConfigArgs, GpusArgs, OffersArgs, SchemaArg};
 use crate::store::{self, Limit, Paths, bundled};
+use crate::terminal;
 use habitat_base::text;
 use habitat_base::units::GpuSlug;
 use habitat_planning::pricing::{Market, Offer, PriceBook, Unusable};
@@ -84,6 +85,10 @@ pub(super) fn offers(args: &OffersArgs, out: &mut dyn Write) -> Result<u8, CliEr
         )?;
     } else {
         print_table(&offers_report::table(found.iter().map(|offer| &***offer)), args.table.form, out)?;
+    }
+    if let Some(filter) = args.filter.as_deref().filter(|_| found.is_empty()) {
+        let (filter, hint) = (text::clean(filter, 40), goal::of_company(filter).unwrap_or_default());
+        terminal::say(format_args!("no offer matches {filter:?}{hint}"));
     }
     Ok(u8::from(found.is_empty()))
 }

@@ -78,7 +78,7 @@ impl Words for NoPlan {
                 } else {
                     grouped(up(less, 1.0))
                 };
-                format!("train on {number} fewer {} ({:.1} % of the work)", fewer.unit(), share * 100.0)
+                format!("train on {number} fewer {} ({:.1} % less)", fewer.unit(), share * 100.0)
             }
             Self::AtExpectedTime { with, hours, cost_usd } => format!(
                 "at the expected time, instead of the upper end of its range, {} meets the limits: {}, {}",

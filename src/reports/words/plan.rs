@@ -5,7 +5,7 @@ use super::price::{doubts, marks};
 use habitat_base::text::{clean, dollars, duration, grouped};
 use habitat_base::units::{GIB, Hours, Usd};
 use habitat_planning::Coded;
-use habitat_planning::plan::{Accept, Confidence, Draw, Machines, PlanNote, Platform, RejectionKind, Risk};
+use habitat_planning::plan::{Accept, Confidence, Draw, Machines, Objective, PlanNote, Platform, RejectionKind, Risk};
 use habitat_planning::pricing::region;
 use habitat_prediction::Vendor;
 
@@ -37,6 +37,16 @@ pub(crate) fn deadline_flag(hours: Hours) -> String {
 /// Budget that a cost meets, as a flag: rounded up.
 pub(crate) fn budget_flag(cost: Usd) -> String {
     format!("--budget {:.2}", (cost.get() * 100.0).ceil() / 100.0)
+}
+
+/// Comparative and superlative of an objective.
+pub(crate) const fn degrees(objective: Objective) -> [&'static str; 2] {
+    match objective {
+        Objective::Cost => ["cheaper", "cheapest"],
+        Objective::Time => ["faster", "fastest"],
+        Objective::CostPlusTime(_) => ["better", "best"],
+        Objective::Emissions => ["less CO2e", "least CO2e"],
+    }
 }
 
 /// Words for a kind of risk.
@@ -246,6 +256,10 @@ fn of_plan(note: &PlanNote) -> Option<String> {
         PlanNote::TermNeverPaysOff { offer, against } => {
             let against = against.words();
             format!("a term of {offer} never pays off: {against} does the work of its full term for less")
+        }
+        PlanNote::OtherTier { with, cost_usd, hours, objective } => {
+            let ([better, _], cost, takes) = (degrees(*objective), dollars(cost_usd.get()), duration(hours.get()));
+            format!("{better} {0}: {cost} in {takes}, {1} (--tiers {0})", with.tier, with.words())
         }
         PlanNote::LongPlan { hours } => format!(
             "the plan takes {}: prices and offers rarely last that long; shorten it with --deadline, --min-gpus or --max-machines",

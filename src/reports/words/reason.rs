@@ -80,7 +80,7 @@ fn of_plan(reason: &Reason) -> String {
         Reason::TooSlow { hours, confidence, late_hours } => {
             let takes = time_limit(hours.get(), *confidence);
             let (late, flag) = (duration(late_hours.get()), deadline_flag(*hours));
-            format!("takes {takes}, {late} more than the deadline ({flag})")
+            format!("takes {takes}, misses the deadline by {late} ({flag})")
         }
         Reason::TooLong { hours, confidence, cost_usd } => {
             let takes = time_limit(hours.get(), *confidence);
@@ -117,11 +117,10 @@ fn of_plan(reason: &Reason) -> String {
             format!("emits {emits} kg CO2e, {more} kg more than the plan, and costs {cost} in {takes}")
         }
         Reason::NotAccepted { risks, accept, cost_usd, hours, late_hours, over_usd } => {
-            let late = late_hours.map(|late| format!("{} more than the deadline", duration(late.get())));
-            let dear = over_usd.map(|over| format!("{} more than the budget", dollars(over.get())));
+            let late = late_hours.map(|late| format!("misses the deadline by {}", duration(late.get())));
+            let dear = over_usd.map(|over| format!("exceeds the budget by {}", dollars(over.get())));
             let too_much: Vec<String> = late.into_iter().chain(dear).collect();
-            let but =
-                if too_much.is_empty() { String::new() } else { format!(", but it takes {}", too_much.join(" and ")) };
+            let but = if too_much.is_empty() { String::new() } else { format!(", but it {}", too_much.join(" and ")) };
             let (what, flags) = (super::joined(risks, ", "), accept_names(accept));
             let (cost, takes) = (dollars(cost_usd.get()), duration(hours.get()));
             format!("{what}: {cost} in {takes}; --accept {flags} allows it{but}")

@@ -4,8 +4,8 @@ use super::*;
 use habitat_base::units::{Bytes, GpuSlug, Hours, KilogramsCo2e, Micros, Usd, UsdPerHour, Watts};
 use habitat_planning::Coded;
 use habitat_planning::plan::{
-    Accept, Amount, Confidence, Draw, Lift, Machines, NoPlan, PlanNote, Quota, Reason, RejectionKind, Remedies, Risk,
-    SharedLimit,
+    Accept, Amount, Confidence, Draw, Lift, Machines, NoPlan, Objective, PlanNote, Quota, Reason, RejectionKind,
+    Remedies, Risk, SharedLimit,
 };
 use habitat_planning::pricing::spot::SpotSource;
 use habitat_planning::pricing::{Doubt, Held, OfferId, Tier, Unusable};
@@ -210,6 +210,7 @@ fn notes() -> Vec<PlanNote> {
         P::NextBest { offer: offer(), usd_per_hour: price(), now_usd_per_hour: price(), shorter: None },
         P::TermPaysOff { offer: offer(), hours, against: machines() },
         P::TermNeverPaysOff { offer: offer(), against: machines() },
+        P::OtherTier { with: machines(), cost_usd, hours, objective: Objective::Cost },
         P::LongPlan { hours },
         P::WorseParts { solver: "HiGHS" },
         P::SolverMissedOffer,

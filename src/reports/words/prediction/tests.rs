@@ -1,6 +1,6 @@
 use super::*;
 use habitat_base::units::{Bytes, FlopsPerSecond, GpuSlug};
-use habitat_prediction::{Finding as F, Severity};
+use habitat_prediction::Finding as F;
 use habitat_step::profile::{Execution, Precision};
 
 /// One finding of each kind.
@@ -103,11 +103,11 @@ fn every_finding_has_a_sentence_and_its_code() {
     assert_eq!(codes, Finding::codes());
     let formats = include_str!("../../../../docs/formats.md");
     for finding in &all {
-        let kind = if finding.severity() == Severity::Warning { "warning" } else { "note" };
+        let kind = if finding.rank().is_some() { "warning" } else { "note" };
         assert!(formats.contains(&format!("| `{}` | {kind} |", finding.code())), "{finding:?}");
         assert!(!finding.words().is_empty(), "{finding:?}");
         let is_short = finding.brief() != finding.words();
-        assert_eq!(is_short, finding.severity() == Severity::Warning, "{finding:?}");
+        assert_eq!(is_short, finding.rank().is_some(), "{finding:?}");
         let json = serde_json::to_value(finding).unwrap();
         assert_eq!(json["code"], finding.code());
     }

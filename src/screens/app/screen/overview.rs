@@ -134,7 +134,7 @@ pub(crate) fn memory_by_kind(profile: &Profile, width: usize) -> Option<String> 
 /// Warnings about the GPUs that the answers name, in a few words; those about any GPU if they name none.
 pub fn warnings(app: &App) -> Vec<String> {
     let picks = &app.predict.picks;
-    let named = [&picks.fastest, &picks.unoffered, &picks.best_value, &picks.doubted, &picks.micro_batched];
+    let named = [&picks.fastest, &picks.unoffered, &picks.best_value, &picks.doubted, &picks.whole_batch];
     let rented = app.plan.value().into_iter().flat_map(|plan| &plan.parts).map(|part| part.gpu.clone());
     let all = app.predictions.value().map_or(&[][..], |all| &all.predictions[..]);
     let named = named.into_iter().flatten().filter_map(|pick| all.get(pick.index)).map(|one| one.gpu.slug.clone());
@@ -288,6 +288,7 @@ fn recommended(app: &App) -> Answer {
             ),
         ]
         .into_iter()
+        .chain(first.offer.trust.age_days.map(|days| format!("price {days} days old")))
         .chain(beside::bargain(plan))
         .chain(alternative(plan))
         .collect(),

@@ -26,6 +26,7 @@ use crate::app::{App, Tone};
 use habitat_base::regress::quantile::median;
 use habitat_base::text::clean;
 use habitat_base::units::{GpuSlug, Micros};
+use habitat_prediction::finding::distinct;
 use habitat_prediction::hypothetical::WhatIf;
 use habitat_prediction::{Estimate, Finding, Host, Method, MethodChoice, Precision, Prediction};
 use habitat_reports::Table;
@@ -368,12 +369,9 @@ pub(crate) fn warnings_of_shown(app: &App) -> Vec<String> {
 /// Warnings about some GPUs, in a few words.
 pub(crate) fn warnings_on(app: &App, shown: &[GpuSlug]) -> Vec<String> {
     let Some(all) = app.predictions.value() else { return Vec::new() };
-    let mut found: Vec<Finding> = Vec::new();
-    for warning in all.predictions.iter().filter(|it| shown.contains(&it.gpu.slug)).flat_map(|it| &it.warnings) {
-        if found.iter().all(|other| other.brief() != warning.brief()) {
-            found.push(warning.clone());
-        }
-    }
+    let shown = all.predictions.iter().filter(|it| shown.contains(&it.gpu.slug));
+    let mut found: Vec<Finding> = distinct(shown.map(|it| &it.warnings[..])).into_iter().map(|(one, _)| one).collect();
+    found.dedup_by_key(|one| one.brief());
     words(&found, true)
 }
 

@@ -56,9 +56,9 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
         next_steps(painter, Rect { y: inside.y + used + 1, height: inside.height.saturating_sub(used + 1), ..inside });
     } else {
         // The answers take the lines that they need, the operations get the rest. A pane with less than two rows would
-        // be unreadable.
-        let needed = answer_lines(painter, rest.width - 4) + 2;
-        let below = if rest.height.saturating_sub(needed) < 4 { rest.height } else { needed };
+        // be unreadable: for it, the answers leave out one line of details, but not more.
+        let (needed, room) = (answer_lines(painter, rest.width - 4) + 2, rest.height.saturating_sub(4));
+        let below = if needed > room + 1 { rest.height } else { needed.min(room) };
         let [above, below] = Layout::vertical([Constraint::Fill(1), Constraint::Length(below)]).areas(rest);
         if above.height > 0 {
             operations(painter, above, 2);

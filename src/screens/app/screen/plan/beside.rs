@@ -48,11 +48,16 @@ fn keys(app: &App, beside: &Beside) -> String {
 /// The same as lines of keys and costs; also a plan that is much faster or cheaper for a small increase of the other.
 pub fn beside_words(app: &App) -> Vec<String> {
     let Some(plan) = app.plan.value() else { return Vec::new() };
+    let fails = |one: &Beside| one.then.as_ref().map_or("no firm offer".to_owned(), |then| format::usd(then.cost));
+    // Most have the same way out, the plan: it is named once.
+    let same = plan.beside.first().map(fails).filter(|first| plan.beside.iter().all(|one| fails(one) == *first));
     let one = |one: &Beside| {
-        format!("[{}] {} {}", keys(app, one), clean(&beside::what(one), 60), format::usd(one.part.cost.mid))
+        let fails = if same.is_some() { String::new() } else { format!(" (if it fails: {})", fails(one)) };
+        format!("[{}] {} {}{fails}", keys(app, one), clean(&beside::what(one), 60), format::usd(one.part.cost.mid))
     };
     let all: Vec<String> = plan.beside.iter().map(one).collect();
-    let all = (!all.is_empty()).then(|| format!("{}: {}", beside::heading(plan), all.join(" · ")));
+    let same = same.as_ref().map_or_else(String::new, |same| format!(" (if it fails: {same})"));
+    let all = (!all.is_empty()).then(|| format!("{}{same}: {}", beside::heading(plan), all.join(" · ")));
     let accepted: Vec<&str> = plan.goal.limits.accept.iter().map(|one| words::plan::accept(*one)).collect();
     let is_some = !accepted.is_empty() && !Accept::are_all(&plan.goal.limits.accept);
     let accepted = is_some.then(|| format!("accepted: {}", accepted.join(", ")));
