@@ -86,7 +86,7 @@ impl Prepared {
         }
         let alternatives = self.alternatives(&used, &limit);
         let other = sources.and_then(|of| self.other_tier(of, &limit));
-        let firm = self.firm(&plan, &used, &limit).or(other.as_ref().map(|(other, _)| other.clone()));
+        let firm = self.firm(&plan, &used, &limit).or_else(|| other.as_ref().map(|(other, _)| other.clone()));
         plan.beside = self.beside(&plan, &limit, firm.as_ref());
         plan.fallback = self.fallback(&used, firm);
         plan.bargain = self.bargain(&plan, &limit);

@@ -121,8 +121,8 @@ const COMPANIES: &str =
 
 /// A hint for the name of a company; `None` for others.
 pub(super) fn of_company(name: &str) -> Option<String> {
-    let pairs = COMPANIES.split(' ').filter_map(|pair| pair.split_once('='));
-    let (_, provider) = pairs.into_iter().find(|(company, _)| name.to_lowercase().starts_with(company))?;
+    let mut pairs = COMPANIES.split(' ').filter_map(|pair| pair.split_once('='));
+    let (_, provider) = pairs.find(|(company, _)| name.to_lowercase().starts_with(company))?;
     Some(format!(" (meant: {provider}?); `habitat-tui prices` lists all"))
 }
 

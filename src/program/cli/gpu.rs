@@ -24,7 +24,7 @@ pub(super) fn one_of<'a>(
 ) -> Result<&'a GpuSpec, CliError> {
     let fitting = catalog.named(name);
     if let [] | [_] = fitting[..] {
-        return fitting.first().map_or_else(|| Ok(catalog.find(name).at(place)?), |gpu| Ok(*gpu));
+        return fitting.first().map_or_else(|| catalog.find(name).at(place), |gpu| Ok(*gpu));
     }
     let all: Vec<&str> = fitting.iter().map(|gpu| gpu.slug.as_str()).collect();
     let problem = format!("{} matches {}; choose one", text::clean(name, 40), all.join(", "));

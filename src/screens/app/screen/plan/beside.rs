@@ -48,7 +48,8 @@ fn keys(app: &App, beside: &Beside) -> String {
 /// The same as lines of keys and costs; also a plan that is much faster or cheaper for a small increase of the other.
 pub fn beside_words(app: &App) -> Vec<String> {
     let Some(plan) = app.plan.value() else { return Vec::new() };
-    let fails = |one: &Beside| one.then.as_ref().map_or("no firm offer".to_owned(), |then| format::usd(then.cost));
+    let fails =
+        |one: &Beside| one.then.as_ref().map_or_else(|| "no firm offer".to_owned(), |then| format::usd(then.cost));
     // Most have the same way out, the plan: it is named once.
     let same = plan.beside.first().map(fails).filter(|first| plan.beside.iter().all(|one| fails(one) == *first));
     let one = |one: &Beside| {
