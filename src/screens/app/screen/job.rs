@@ -74,6 +74,7 @@ pub fn state(live: &Live) -> (String, Role) {
             format!("{words}, at {}{later}", step())
         }
         State::Ended { words, .. } => words.clone(),
+        State::Left if seen.steps == 0 => "continues unwatched: the process that recorded it was killed".to_owned(),
         State::Left => format!("continues unwatched since {}: the process that recorded it was killed", step()),
     };
     let role = match &seen.state {
