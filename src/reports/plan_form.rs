@@ -133,12 +133,11 @@ fn markdown(written: &Written<'_>, out: &mut Vec<u8>) -> std::io::Result<()> {
     let plan = written.plan;
     let line = |text: &str| super::table::markdown(text);
     writeln!(out, "# Training plan: {}\n", line(&text::clean(&written.predictions.workload.name, 80)))?;
-    match beside::summary(plan) {
-        Some(summary) => writeln!(out, "**{}**\n", line(&summary))?,
-        None => {
-            let reasons = words::no_plan(&plan.reasons).join("; ");
-            writeln!(out, "**{}** {}\n", line(&beside::no_plan(plan)), line(&reasons))?;
-        }
+    if let Some(summary) = beside::summary(plan) {
+        writeln!(out, "**{}**\n", line(&summary))?;
+    } else {
+        let reasons = words::no_plan(&plan.reasons).join("; ");
+        writeln!(out, "**{}** {}\n", line(&beside::no_plan(plan)), line(&reasons))?;
     }
     let step = ("Step".to_owned(), text::clean(written.request.file.as_deref().unwrap_or(Sample::WORDS), 300));
     for (name, value) in std::iter::once(step).chain(goal::facts(plan)) {

@@ -93,8 +93,10 @@ const PLAIN: &str = "gpt2 gpt_neox gpt_neo gptj opt starcoder2 nemotron apertus"
 pub(super) struct Config {
     model_type: Option<String>,
     /// The language model of a model that also takes pictures or sound.
-    text_config: Option<Box<Config>>,
-    vision_config: Option<IgnoredAny>,
+    #[serde(rename = "text_config")]
+    text: Option<Box<Config>>,
+    #[serde(rename = "vision_config")]
+    vision: Option<IgnoredAny>,
     sliding_window: Option<u64>,
     attention_chunk_size: Option<u64>,
     use_sliding_window: Option<bool>,
@@ -163,7 +165,7 @@ impl Known {
 
 impl Config {
     pub(super) fn decoder(&self, name: &str) -> Result<Decoder, DecoderError> {
-        if let Some(text) = &self.text_config {
+        if let Some(text) = &self.text {
             return Ok(Decoder { has_other_parts: true, ..text.decoder(name)? });
         }
         let kind = self.model_type.as_deref().unwrap_or("");
@@ -210,7 +212,7 @@ impl Config {
             experts: self.experts(layers as u32, inner)?,
             window: self.window(kind, layers as u32),
             longest: self.max_position_embeddings,
-            has_other_parts: self.vision_config.is_some(),
+            has_other_parts: self.vision.is_some(),
         };
         let [count, _] = decoder.counted();
         if count > u128::from(most::PARAMETERS) {

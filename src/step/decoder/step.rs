@@ -316,7 +316,7 @@ impl Made<'_> {
     }
 
     /// Fused causal attention, with a window in its share of `count` layers.
-    fn fused(&mut self, count: u32, module: &str, name: &str, inputs: Vec<Shape>, outputs: Vec<Shape>) {
+    fn fused(&mut self, count: u32, module: &str, name: &str, [inputs, outputs]: [&[Shape]; 2]) {
         let window = self.of.window.filter(|window| window.tokens < self.step.length);
         let share = window.map_or(0.0, |window| f64::from(window.layers) / f64::from(self.of.layers));
         let windowed = (f64::from(count) * share.min(1.0)).round() as u32;
@@ -324,7 +324,7 @@ impl Made<'_> {
         let limits = window.map(|window| sizes(window.tokens));
         for (count, limits) in [(count - windowed, None), (windowed, limits)] {
             if count > 0 {
-                let made = self.add(count, module, name, inputs.clone(), outputs.clone());
+                let made = self.add(count, module, name, inputs.to_vec(), outputs.to_vec());
                 made.attributes.insert("is_causal".to_owned(), Attribute::Bool(true));
                 let limits = limits.into_iter().flatten();
                 made.attributes.extend(limits.map(|(name, value)| (name.to_owned(), Attribute::Int(value))));
@@ -339,7 +339,7 @@ impl Made<'_> {
         if self.step.is_fused {
             let outputs = vec![result, vec![batch, self.of.heads, length]];
             let inputs = vec![queries, keys, values];
-            self.fused(count, module, "aten::_scaled_dot_product_flash_attention", inputs, outputs);
+            self.fused(count, module, "aten::_scaled_dot_product_flash_attention", [&inputs, &outputs]);
             return;
         }
         let (folded, pairs) = (batch * self.of.heads, vec![batch, self.of.heads, length, length]);
@@ -357,7 +357,7 @@ impl Made<'_> {
             let sums = vec![batch, self.of.heads, length];
             let inputs = vec![result.clone(), queries.clone(), keys.clone(), values.clone(), result, sums];
             let name = "aten::_scaled_dot_product_flash_attention_backward";
-            self.fused(count, module, name, inputs, vec![queries, keys, values]);
+            self.fused(count, module, name, [&inputs, &[queries, keys, values]]);
             return;
         }
         let (folded, pairs) = (batch * self.of.heads, vec![batch, self.of.heads, length, length]);

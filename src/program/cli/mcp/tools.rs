@@ -157,7 +157,7 @@ pub(super) struct Call {
     /// Whether the list of rejected offers is left out.
     is_short: bool,
     /// Flags of the command, and the arguments that stand for them.
-    names: Vec<(String, String)>,
+    names: Names,
 }
 
 impl Call {
@@ -221,12 +221,15 @@ impl Call {
     }
 }
 
+/// Flags without dashes, and the arguments that they stand for.
+type Names = Vec<(String, String)>;
+
 /// Flags named as the fields of `T`, then the positional argument; and the arguments that the flags stand for.
 fn words<T: DeserializeOwned + Serialize + JsonSchema>(
     command: &[&str],
     positional: &str,
     arguments: Value,
-) -> Result<(Vec<OsString>, Vec<(String, String)>), String> {
+) -> Result<(Vec<OsString>, Names), String> {
     let parsed: T = serde_path_to_error::deserialize(arguments).map_err(|error| error.to_string())?;
     let Ok(Value::Object(mut fields)) = serde_json::to_value(parsed) else { return Err("not an object".to_owned()) };
     // In the same order.
