@@ -225,7 +225,7 @@ fn of_few(predictions: &Predictions, prices: &PriceBook) -> Vec<Answer> {
         return Vec::new();
     }
     let of = |(index, it): (usize, &Prediction)| {
-        let value = value::best_firm_value(it, prices).or_else(|| value::best_value(it, prices));
+        let value = value::firm_or_best(it, prices);
         let pick = Pick { index, offer: value.map(Priced::from) };
         let per_usd = pick.offer.as_ref().and_then(|offer| offer.samples_per_usd);
         let step = it.step.as_estimate();

@@ -128,7 +128,7 @@ impl Report<'_> {
         let caption = match self.plan {
             Some(_) => {
                 "Best trade-offs of time and cost among the offers within the limits, ignoring deadline and budget. \
-                 Green: this plan. Hollow: cheaper or faster, but with something to accept."
+                 Green: the plan, if there is one. Hollow: cheaper or faster, but with something to accept."
             }
             None => {
                 "One GPU each, at the cheapest firm on-demand price. Hollow: no firm price known, at the cheapest. \

@@ -29,6 +29,11 @@ pub fn best_firm_value<'a>(prediction: &Prediction, prices: &'a PriceBook) -> Op
     cheapest(prediction, prices, |offer| offer.trust.is_firm())
 }
 
+/// [`best_firm_value`], or without a firm price [`best_value`].
+pub fn firm_or_best<'a>(prediction: &Prediction, prices: &'a PriceBook) -> Option<Value<'a>> {
+    best_firm_value(prediction, prices).or_else(|| best_value(prediction, prices))
+}
+
 fn cheapest<'a>(prediction: &Prediction, prices: &'a PriceBook, takes: impl Fn(&Offer) -> bool) -> Option<Value<'a>> {
     let per_gpu = |offer: &Offer| UsdPerHour::known(offer.price.get() / f64::from(offer.gpu_count));
     let offer = prices

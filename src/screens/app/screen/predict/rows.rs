@@ -5,7 +5,7 @@ use crate::app::App;
 use crate::app::list::{alternatives, lists};
 use habitat_base::text::clean;
 use habitat_base::units::{GIB, GpuSlug, OpenRange, SamplesPerSecond, UsdPerHour};
-use habitat_planning::plan::value::best_value as value_of;
+use habitat_planning::plan::value::firm_or_best as value_of;
 use habitat_planning::pricing::Tier;
 use habitat_prediction::{Estimate, Fits, Prediction};
 use habitat_reports::answer::Picks;
@@ -52,7 +52,7 @@ pub struct Row {
     pub step: Estimate,
     /// Samples per second.
     pub throughput: Option<OpenRange<SamplesPerSecond>>,
-    /// The cheapest usable on-demand offer.
+    /// The cheapest firm on-demand offer, or without one the cheapest usable.
     pub value: Option<RowValue>,
     /// Whether there are usable spot offers.
     pub on_spot: bool,
