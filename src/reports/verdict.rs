@@ -29,7 +29,7 @@ use habitat_step::profile::breakdown::{Breakdown, GroupBy};
 use habitat_step::profile::{Execution, OP_LIST, Operation, Phase, Precision, Profile, TRACE_OF_SHAPES};
 
 /// Share of the time of a job from which work beside training stands out.
-const BESIDE: f64 = 0.2;
+pub const BESIDE: f64 = 0.2;
 /// Share of the time of the last steps above which waiting for data is a bottleneck.
 pub const WAITING: f64 = 0.2;
 /// Share of the recorded step above which a GPU counts as busy all the time.
