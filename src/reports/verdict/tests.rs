@@ -19,7 +19,7 @@ fn profile(busy: u32, precision: &str, operations: &[(&str, u32)]) -> Profile {
     Profile::from_json(json.as_bytes()).unwrap().0
 }
 
-/// Of a job without a history.
+/// A verdict of a job without a history.
 fn verdict(seen: &Snapshot, profile: Option<&Profile>, memory: Option<MemoryUse>) -> Result<Verdict, String> {
     super::verdict(seen, profile, memory, &Digest::default())
 }
