@@ -300,7 +300,7 @@ impl UpdateJson {
         let verb = if self.written { "written to" } else { "not written (--dry-run) to" };
         let date = match (&self.as_of, self.dated_by) {
             (Some(date), Some(how)) => format!("of {date} ({how})"),
-            _ => "without a date of their own (set it with --as-of)".to_owned(),
+            _ => "dated by their rows, if at all (--as-of dates the others),".to_owned(),
         };
         let sources = self.sources.join(", ");
         writeln!(out, "{}: {} offers {date} from {sources}, {verb} {}", self.provider, self.offers, self.file)?;

@@ -140,7 +140,7 @@ fn an_accepted_offer_shows_what_the_work_costs_if_it_fails() {
     assert_eq!(then(&[Accept::Platform]), (100.0, "your program does not run there"));
 }
 
-/// Spot is asked for to pay less: the plan says if it costs more, and always what on demand costs.
+/// Users want spot to pay less: the plan says if it costs more, and always what on demand costs.
 #[test]
 fn a_tier_that_costs_more_than_another_is_named() {
     let steps = steps();

@@ -142,7 +142,10 @@ impl Prepared {
 
     /// The best firm offer of the tiers that the goal excludes, with the value of its first aim.
     pub(super) fn other_tier(&self, of: (&Predictions, &PriceBook), limit: &Limit) -> Option<(Instead, f64)> {
-        let tiers = Tier::ALL.into_iter().filter(|tier| !self.goal.limits.tiers.contains(tier)).collect();
+        let tiers: Vec<Tier> = Tier::ALL.into_iter().filter(|tier| !self.goal.limits.tiers.contains(tier)).collect();
+        if tiers.is_empty() {
+            return None;
+        }
         let limits = Limits { tiers, accept: Vec::new(), ..self.goal.limits.clone() };
         Prepared::new(of.0, of.1, &Goal { limits, ..self.goal.clone() }).ok()?.best_firm(limit)
     }

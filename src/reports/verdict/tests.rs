@@ -265,7 +265,7 @@ fn what_is_not_known_says_why() {
     );
 }
 
-/// 100 s of training, and work beside it of so many seconds: the verdict names that which takes most.
+/// 100 s of training, and work beside it that takes the seconds given: the verdict names the longest.
 #[test]
 fn work_beside_training_is_the_verdict_if_it_takes_most_of_the_time_outside_the_passes() {
     let history = |aside: [(u32, f32); 3], period: [Option<u64>; 3]| {

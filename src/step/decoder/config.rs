@@ -100,6 +100,8 @@ pub(super) struct Config {
     sliding_window: Option<u64>,
     attention_chunk_size: Option<u64>,
     use_sliding_window: Option<bool>,
+    /// Qwen: layers before the first with a window.
+    max_window_layers: Option<u32>,
     layer_types: Option<Vec<String>>,
     #[serde(alias = "n_layer", alias = "num_layers")]
     num_hidden_layers: Option<u32>,
@@ -233,7 +235,7 @@ impl Config {
             "gemma2" | "gpt_oss" => layers - layers / 2,
             "cohere2" | "exaone4" | "llama4_text" | "olmo3" => layers - layers / 4,
             "gemma3_text" => layers - layers / 6,
-            _ => layers,
+            _ => layers.saturating_sub(self.max_window_layers.unwrap_or(0)),
         };
         let is_windowed = |name: &&String| name.starts_with("sliding") || name.starts_with("chunked");
         let named = |names: &Vec<String>| names.iter().filter(is_windowed).count() as u32;

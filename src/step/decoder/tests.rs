@@ -222,6 +222,7 @@ fn windows_leave_fewer_pairs() {
             1.0,
         ),
         ("qwen3", r#", "use_sliding_window": true"#, 4.0),
+        ("qwen3", r#", "use_sliding_window": true, "max_window_layers": 3"#, 1.0),
         ("mistral", r#", "use_sliding_window": false"#, 0.0),
     ] {
         let found = of(kind, more) / whole;
