@@ -723,6 +723,14 @@ fn one_gpu_of_a_name_of_several_is_asked_for_with_the_commands() {
     assert!(error.contains("\n  habitat-tui --gpu h100-nvl --screenshot x.svg\n"), "{error}");
     let error = bench.error(&["predict", "t.json", "--to", "h1000"]);
     assert!(error.contains("no GPU \"h1000\" in the catalog"), "{error}");
+    let error = bench.error(&["predict", "t.json", "--to", "2x3090"]);
+    assert!(error.contains("`plan --own 2x3090` plans with 2 of your own"), "{error}");
+    // What only other commands have is not proposed for a command of a command.
+    let error = bench.error(&["prices", "update", "--all"]);
+    assert!(!error.contains("attach"), "{error}");
+    let cut = bench.file("cut.habitat.json", &PROFILE[..PROFILE.len() / 2]);
+    let error = bench.error(&["predict", cut.to_str().unwrap()]);
+    assert!(error.contains("cut.habitat.json: ") && error.contains("the file is truncated"), "{error}");
 }
 
 #[test]

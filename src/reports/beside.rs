@@ -1,6 +1,6 @@
 //! Summary lines of a plan, and offers that the user would have to accept first, in words and as JSON.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -257,8 +257,8 @@ fn which_words(plan: &Plan) -> String {
     }
 }
 
-/// Distance from the deadline, of the end that has to meet it, and of the expected cost from the budget, in words;
-/// empty without limits.
+/// Distance from the deadline, of the end that has to meet it, and of the expected cost from the budget, and the age of
+/// the prices, in words; empty without limits and prices of others.
 pub(crate) fn room(plan: &Plan) -> Vec<String> {
     let Some(total) = &plan.total else { return Vec::new() };
     let finish = plan.goal.confidence.end(&total.hours);
@@ -280,7 +280,16 @@ pub(crate) fn room(plan: &Plan) -> Vec<String> {
         let up_to = if total.cost.high.get() > total.cost.mid.get() { up_to } else { String::new() };
         format!("{} below the budget{up_to}", format::usd(left))
     });
-    late.into_iter().chain(below).collect()
+    late.into_iter().chain(below).chain(price_age(plan)).collect()
+}
+
+/// Age of the prices of rented machines: `price 48 days old`.
+fn price_age(plan: &Plan) -> Option<String> {
+    let rented = plan.parts.iter().map(|part| &part.offer).filter(|offer| !offer.is_at_own_place());
+    let ages: BTreeSet<Option<i32>> = rented.map(|offer| offer.trust.age_days).collect();
+    let days = |age: &Option<i32>| age.map_or_else(|| "of unknown age".to_owned(), |days| format!("{days} days old"));
+    let all: Vec<String> = ages.iter().map(days).collect();
+    (!all.is_empty()).then(|| format!("price {}", all.join(" and ")))
 }
 
 /// Heading above the offers that the user would have to accept.

@@ -26,7 +26,7 @@ pub fn table(points: &[FrontierPoint]) -> Table {
         Column::number("hours", "hours"),
         Column::number("at most", "hours_high"),
         Column::number("cost", "cost_usd"),
-        Column::text("with", "parts").cut_to(20),
+        Column::text("with", "parts").or_below(),
     ]);
     for point in points {
         let words = |part: &FrontierPart| {

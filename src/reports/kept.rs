@@ -90,7 +90,7 @@ pub fn table(jobs: &[JobRow], zone: &TimeZone) -> Table {
         Column::number("steps", "steps"),
         Column::text("", "steps_at_least"),
         Column::number("step", "step_us"),
-        Column::text("command", "command").cut_to(10),
+        Column::text("command", "command").or_below(),
         Column::text("", "log"),
         Column::text("", "profile"),
     ]);

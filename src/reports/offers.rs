@@ -67,7 +67,7 @@ impl TrustJson {
 
 /// Columns of [`Trust`], which follow the date of the price.
 pub(super) const TRUST: [Column; 3] = [
-    Column::number("age, days", "price_age_days").dropped(7),
+    Column::number("age", "price_age_days").dropped(7),
     Column::text("", "market"),
     Column::text("in doubt", "price_doubts").dropped(4).cut_to(8),
 ];
@@ -75,7 +75,7 @@ pub(super) const TRUST: [Column; 3] = [
 /// Cells of the [`TRUST`] columns.
 pub(super) fn trust_cells(trust: &Trust) -> [Cell; 3] {
     [
-        Cell::maybe(trust.age_days, Cell::text),
+        Cell::maybe(trust.age_days, |days| Cell::new(format!("{days} d"), days)),
         Cell::text(trust.market.name()),
         Cell::new(price::marks(&trust.doubts), price::doubts(&trust.doubts)),
     ]
@@ -109,7 +109,7 @@ pub fn json(offer: &Offer) -> OfferJson<'_> {
 /// A row for each offer.
 pub fn table<'a>(offers: impl IntoIterator<Item = &'a Offer>) -> Table {
     let columns = [
-        Column::text("offer", "offer").cut_to(24),
+        Column::text("offer", "offer").or_below(),
         Column::text("location", "region_name").dropped(6).cut_to(12),
         Column::text("GPUs", ""),
         Column::number("", "gpu_count"),

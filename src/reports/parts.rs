@@ -217,13 +217,13 @@ pub fn machine_words(machines: u32, all_gpus: u32, gpu: &GpuSlug) -> String {
 /// A row for each part or alternative.
 pub(crate) fn table(parts: &[Part]) -> Table {
     let columns = [
-        Column::text("offer", "offer").cut_to(16),
+        Column::text("offer", "offer").or_below(),
         Column::text("GPUs", "gpus"),
-        Column::number("step", "step_time_us").dropped(3),
+        Column::number("step", "step_time_us").dropped(8),
         Column::number("hours", "hours"),
         Column::number("cost", "cost_usd"),
         Column::number("price", "price_usd_per_hour").dropped(2),
-        Column::text("as of", "price_as_of").dropped(8),
+        Column::text("as of", "price_as_of").dropped(9),
     ];
     // For programs; people read the batches below the table ([`batch_words`]).
     let batch = [

@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::timeline::Lane;
+use super::wrap::wrap;
 use crate::theme::Role;
 
 /// A column: heading for people, key (with the unit) for CSV, and behaviour on a narrow screen.
@@ -22,6 +23,8 @@ pub struct Column {
     pub priority: u8,
     /// Narrowest width to which text may be cut; `None` = never cut.
     pub shrink_to: Option<u16>,
+    /// Whether text that does not fit has a line of its own under the row, in full; on screens it is cut.
+    pub below: bool,
     /// Width of a drawing; `None` = text.
     pub graphic: Option<u16>,
     /// Index of the sortable column that a click on the heading selects.
@@ -32,13 +35,13 @@ impl Column {
     /// A column of text for a report.
     pub const fn text(heading: &'static str, key: &'static str) -> Self {
         let heading = Cow::Borrowed(heading);
-        Self { heading, key, number: false, priority: 0, shrink_to: None, graphic: None, sort: None }
+        Self { heading, key, number: false, priority: 0, shrink_to: None, below: false, graphic: None, sort: None }
     }
 
     /// A column of numbers for a report.
     pub const fn number(heading: &'static str, key: &'static str) -> Self {
         let heading = Cow::Borrowed(heading);
-        Self { heading, key, number: true, priority: 0, shrink_to: None, graphic: None, sort: None }
+        Self { heading, key, number: true, priority: 0, shrink_to: None, below: false, graphic: None, sort: None }
     }
 
     /// A column of text on a screen, which may be cut to `shrink_to` cells.
@@ -68,6 +71,13 @@ impl Column {
     pub(crate) const fn cut_to(mut self, cells: u16) -> Self {
         self.shrink_to = Some(cells);
         self
+    }
+
+    /// Puts text that does not fit on a line of its own, as for ids, which are of use only in full.
+    #[must_use]
+    pub(crate) const fn or_below(mut self) -> Self {
+        self.below = true;
+        self.cut_to(0)
     }
 
     /// Makes a click on the heading sort by the `index`-th sortable column.
@@ -334,7 +344,8 @@ impl Table {
     }
 
     /// Writes aligned columns two spaces apart, in at most `width` cells if there is a limit: drops columns by
-    /// priority, then cuts text. Returns the headings of the dropped columns.
+    /// priority, puts the text of one on lines of its own if it allows that, then cuts text. Returns the headings of the
+    /// dropped columns.
     ///
     /// # Errors
     /// Write errors of `out`.
@@ -344,11 +355,17 @@ impl Table {
             return Ok(Vec::new());
         };
         let mut fitted = Self { columns: self.shown().map(|(_, column)| column.clone()).collect(), ..Self::default() };
-        let kept: Vec<usize> = self.shown().map(|(index, _)| index).collect();
+        let mut kept: Vec<usize> = self.shown().map(|(index, _)| index).collect();
         fitted.rows = self.rows.iter().map(|row| kept.iter().map(|&index| row[index].clone()).collect()).collect();
         let widths = fitted.widths(width, 2);
+        let is_cut = |at: &usize| fitted.rows.iter().any(|row| row[*at].text.width() > usize::from(widths[*at]));
+        let below = (0..kept.len()).find(|at| fitted.columns[*at].below && is_cut(at)).map(|at| {
+            kept.remove(at);
+            let heading = fitted.columns.remove(at).heading.into_owned();
+            std::iter::once(heading).chain(fitted.rows.iter_mut().map(|row| row.remove(at).text)).collect::<Vec<_>>()
+        });
         let mut dropped = Vec::new();
-        for (place, width) in widths.into_iter().enumerate() {
+        for (place, width) in fitted.widths(width, 2).into_iter().enumerate() {
             if width == 0 {
                 dropped.push(&*self.columns[kept[place]].heading);
                 fitted.columns[place].heading = Cow::Borrowed("");
@@ -357,7 +374,18 @@ impl Table {
                 row[place].text = cut(&row[place].text, usize::from(width));
             }
         }
-        fitted.write_text(out)?;
+        let Some(below) = below else {
+            fitted.write_text(out)?;
+            return Ok(dropped);
+        };
+        let mut lines = Vec::new();
+        fitted.write_text(&mut lines)?;
+        for (line, text) in String::from_utf8_lossy(&lines).lines().zip(below) {
+            writeln!(out, "{line}")?;
+            for text in wrap(&text, usize::from(width.saturating_sub(2))) {
+                writeln!(out, "  {text}")?;
+            }
+        }
         Ok(dropped)
     }
 

@@ -33,7 +33,7 @@ pub struct Catalog {
 
 /// Error for a slug that is not in the catalog.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no GPU {slug:?} in the catalog{}; `habitat-tui gpus` lists all", did_you_mean(.near))]
+#[error("no GPU {slug:?} in the catalog{}{}; `habitat-tui gpus` lists all", did_you_mean(.near), one_gpu(.slug))]
 pub struct UnknownGpu {
     /// The requested slug.
     pub slug: String,
@@ -43,6 +43,17 @@ pub struct UnknownGpu {
 
 fn did_you_mean(near: &[String]) -> String {
     if near.is_empty() { String::new() } else { format!(" (near: {})", near.join(", ")) }
+}
+
+/// Where a number of GPUs belongs, for a name such as `2x3090`.
+fn one_gpu(name: &str) -> String {
+    let count = name.split_once(['x', '×', '*']).map(|(count, name)| (count.trim(), name.trim()));
+    match count.filter(|(count, name)| count.parse::<u32>().is_ok() && name.len() > 1) {
+        Some((count, name)) => format!(
+            "; name one GPU, {name}: `plan --own {count}x{name}` plans with {count} of your own, `--min-gpus {count}` with rented ones"
+        ),
+        None => String::new(),
+    }
 }
 
 impl Catalog {

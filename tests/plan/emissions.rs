@@ -229,10 +229,13 @@ fn a_limit_on_emissions_costs_what_it_costs() {
     let says = |plan: &Plan, what: &str| {
         assert!(told(&plan.reasons).iter().any(|reason| reason.contains(what)), "{what}: {:?}", plan.reasons);
     };
-    says(&none, "allow 2.25 kg CO2e (1 × a at clean mars, on-demand, 15 h, $45.00)");
+    says(&none, "allow 2.25 kg CO2e (--max-co2-kg) (1 × a at clean mars, on-demand, 15 h, $45.00)");
     says(&none, "train on 1.7 fewer samples (11.1 % less)");
     // Within a budget the other has to do.
-    says(&by(1, 5.0, &|goal| goal.budget = Some(super::build::usd(20.0))), "allow 9.00 kg CO2e (1 × a at cheap");
+    says(
+        &by(1, 5.0, &|goal| goal.budget = Some(super::build::usd(20.0))),
+        "allow 9.00 kg CO2e (--max-co2-kg) (1 × a at cheap",
+    );
     says(&by(1, 5.0, &|goal| goal.budget = Some(super::build::usd(20.0))), "spend $25.00 more (1 × a at clean");
     // Deadlines and frontiers keep the limit.
     let in_time = by(2, 5.625, &|goal| goal.deadline = Some(hours(15.0)));

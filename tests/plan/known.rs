@@ -331,6 +331,12 @@ fn the_frontier_is_known() {
     let ends: Vec<_> = frontier(1).iter().map(|p| (p.hours.mid.get(), p.cost.mid.get())).collect();
     assert_eq!(ends, [(3.0, 24.0), (6.0, 18.0), (12.0, 12.0)]);
 
+    // A point that is hardly later and cheaper takes the place of the dearer one.
+    let near = configurations(&[(1.0, 1.0), (3.99, 5.0), (4.0, 8.0)]);
+    let near: Vec<_> = Prepared::new(&near.0, &near.1, &goal(12.0, 1)).unwrap().frontier();
+    assert_eq!(near.iter().map(|p| p.hours.mid.get().round()).collect::<Vec<_>>(), [3.0, 12.0]);
+    assert!(near[0].cost.mid.get() < 16.0, "{near:?}");
+
     let mixed = frontier(2);
     assert!((10..=20).contains(&mixed.len()), "{}", mixed.len());
     for point in &mixed {

@@ -365,7 +365,7 @@ fn what_would_make_the_next_best_the_best() {
     let note = notes.iter().find(|note| note.starts_with("the next best")).unwrap();
     assert_eq!(
         note,
-        "the next best, cloud/us-1/fast/on-demand, would match at $2.333/h (now $3.000) or with a 25 % shorter step"
+        "the next best, cloud/us-1/fast/on-demand, would match at $2.333/h (now $3.000) or with a step 25 % shorter"
     );
     assert!(notes.iter().all(|note| !note.contains("rarely last")));
     let years = plan(&predictions, &prices, &goal(20_000.0, 1)).unwrap();
@@ -385,33 +385,61 @@ fn a_limit_that_stands_in_the_way_is_named() {
     };
     let host = Offer { trust: Trust::new(Market::PeerToPeer), ..known(3.0, Tier::OnDemand) };
     let cases: [Limited; 13] = [
-        (known(3.0, Tier::Owned), |goal| goal.limits.tiers = vec![Tier::Spot], "allow other purchase options"),
-        (known(3.0, Tier::OnDemand), |goal| goal.limits.gpus = vec![GpuSlug::new("bad").unwrap()], "allow other GPUs"),
+        (
+            known(3.0, Tier::Owned),
+            |goal| goal.limits.tiers = vec![Tier::Spot],
+            "allow other purchase options, without --tiers",
+        ),
+        (
+            known(3.0, Tier::OnDemand),
+            |goal| goal.limits.gpus = vec![GpuSlug::new("bad").unwrap()],
+            "allow other GPUs, without --gpus",
+        ),
         (
             known(3.0, Tier::OnDemand),
             |goal| goal.limits.exclude_gpus = vec![GpuSlug::new("good").unwrap()],
-            "allow the excluded GPUs",
+            "allow the excluded GPUs, without --exclude-gpus",
         ),
-        (known(3.0, Tier::OnDemand), |goal| goal.limits.providers = vec!["x".into()], "allow other providers"),
+        (
+            known(3.0, Tier::OnDemand),
+            |goal| goal.limits.providers = vec!["x".into()],
+            "allow other providers, without --providers",
+        ),
         (
             known(3.0, Tier::OnDemand),
             |goal| goal.limits.exclude_providers = vec!["cloud".into()],
-            "allow the excluded providers",
+            "allow the excluded providers, without --exclude-providers",
         ),
-        (known(3.0, Tier::OnDemand), |goal| goal.limits.regions = vec!["eu".into()], "allow other regions"),
+        (
+            known(3.0, Tier::OnDemand),
+            |goal| goal.limits.regions = vec!["eu".into()],
+            "allow other regions, without --regions",
+        ),
         (
             known(3.0, Tier::OnDemand),
             |goal| goal.limits.exclude_regions = vec!["us".into()],
-            "allow the excluded regions",
+            "allow the excluded regions, without --exclude-regions",
         ),
-        (known(3.0, Tier::OnDemand), |goal| goal.limits.offers = vec!["a/b".into()], "allow other offers"),
-        (host, |goal| goal.limits.no_marketplace = true, "allow hosts on peer-to-peer markets"),
-        (known(3.0, Tier::OnDemand), |goal| goal.limits.max_price = UsdPerHour::new(2.0).ok(), "allow $3.00/h"),
-        (known(3.0, Tier::OnDemand), |goal| goal.limits.min_vcpus = Some(16), "allow 8 vCPUs"),
+        (
+            known(3.0, Tier::OnDemand),
+            |goal| goal.limits.offers = vec!["a/b".into()],
+            "allow other offers, without --offer",
+        ),
+        (
+            host,
+            |goal| goal.limits.no_marketplace = true,
+            "allow hosts on peer-to-peer markets, without --no-marketplace",
+        ),
+        (
+            known(3.0, Tier::OnDemand),
+            |goal| goal.limits.max_price = UsdPerHour::new(2.0).ok(),
+            "allow $3.00/h (--max-usd-per-hour)",
+        ),
+        (known(3.0, Tier::OnDemand), |goal| goal.limits.min_vcpus = Some(16), "allow 8 vCPUs (--min-vcpus)"),
         (
             known(3.0, Tier::OnDemand),
             |goal| goal.limits.min_host_memory = Bytes::new(128.0 * GIB).ok(),
-            "allow 64 GB of host memory",
+            "allow 64 GB of host memory (--min-host-memory)",
         ),
         (
             offer("good", 3.0, Tier::OnDemand),
@@ -461,18 +489,21 @@ fn the_least_change_of_a_number_is_named() {
     for few in [1, 2] {
         assert!(says(
             &by(&|goal| goal.limits.max_gpus = Some(few)),
-            "allow up to 4 GPUs (4 × good at cloud us-1, on-demand, "
+            "allow up to 4 GPUs (--max-gpus) (4 × good at cloud us-1, on-demand, "
         ));
         let plan = by(&|goal| goal.limits.quotas = vec![quota(few)]);
         assert!(says(&plan, &format!("raise the quota of {few} at cloud to 4 (4 × good")), "{:?}", plan.reasons);
     }
-    assert!(says(&by(&|goal| goal.limits.max_price = UsdPerHour::new(2.5).ok()), "allow $4.00/h (4 × good"));
+    assert!(says(
+        &by(&|goal| goal.limits.max_price = UsdPerHour::new(2.5).ok()),
+        "allow $4.00/h (--max-usd-per-hour) (4 × good"
+    ));
     assert_eq!(by(&|goal| goal.limits.max_gpus = Some(4)).status, PlanStatus::Optimal);
     let cheap = |goal: &mut Goal| {
         (goal.deadline, goal.budget) = (None, Some(usd(9.0)));
         goal.limits.min_gpus = 16;
     };
-    assert!(says(&by(&cheap), "allow 8 or more GPUs (8 × good"), "{:?}", by(&cheap).reasons);
+    assert!(says(&by(&cheap), "allow 8 or more GPUs (--min-gpus) (8 × good"), "{:?}", by(&cheap).reasons);
     // Two limits that are both in the way: neither helps alone.
     let both = by(&|goal| (goal.limits.max_gpus, goal.limits.max_price) = (Some(2), UsdPerHour::new(2.5).ok()));
     assert!(says(&both, "lifting a single limit on offers does not help"), "{:?}", both.reasons);

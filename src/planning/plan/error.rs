@@ -75,7 +75,9 @@ pub enum PlanError {
         length: usize,
     },
     /// The amount of work is out of range.
-    #[error("invalid amount of work {0}: use more than 0 and at most 1e18 samples")]
+    #[error(
+        "invalid amount of work {0}: use more than 0 and at most 1e18 samples (--samples, --steps, --tokens, or --epochs with --dataset)"
+    )]
     Work(f64),
     /// The amount of data is out of range.
     #[error("data of {0} GB: use 0 to 1e18")]

@@ -17,6 +17,9 @@ use habitat_base::units::{GpuSlug, Hours, Range, Samples, Usd};
 /// Maximum number of solves for a frontier of plans with several parts, including both ends.
 const SOLVES: usize = 16;
 
+/// Share of the time by which the next, cheaper point has to be later (a choice: ranges are many times as wide).
+const SOON: f64 = 0.005;
+
 /// A plan on the frontier.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FrontierPoint {
@@ -75,6 +78,15 @@ impl Prepared {
             lowest = lowest.min(candidate.cost);
             better
         });
+        // A little later and cheaper: nobody would choose the dearer one.
+        let mut after = f64::INFINITY;
+        candidates.reverse();
+        candidates.retain(|candidate| {
+            let much_earlier = candidate.finish * (1.0 + SOON) < after;
+            after = if much_earlier { candidate.finish } else { after };
+            much_earlier
+        });
+        candidates.reverse();
         candidates.iter().map(|candidate| self.point(candidate)).collect()
     }
 

@@ -39,7 +39,10 @@ pub(super) fn evaluate(offers: &mut [Arc<Offer>], day: Option<Date>) {
     let on_demand: HashMap<(String, String, String), f64> =
         offers.iter().filter(|offer| offer.tier == Tier::OnDemand).map(|o| (machine(o), o.price.get())).collect();
     for offer in offers.iter_mut().map(Arc::make_mut) {
-        let age_days = offer.as_of.zip(day).map(|(date, day)| (day - date).get_days().max(0));
+        let days = offer.as_of.zip(day).map(|(date, day)| (day - date).get_days());
+        // A day earlier, it may be that day already elsewhere.
+        let future = days.filter(|days| *days < -1).map(|days| Doubt::Future { days: -days });
+        let age_days = days.filter(|_| future.is_none()).map(|days| days.max(0));
         let oldest = keeps_days(&offer.provider, offer.tier);
         let list = on_demand.get(&machine(offer)).filter(|list| offer.tier == Tier::Spot && **list > 0.0);
         let since =
@@ -47,11 +50,12 @@ pub(super) fn evaluate(offers: &mut [Arc<Offer>], day: Option<Date>) {
         let superseded = since.map(|since| Doubt::Superseded { since });
         if offer.held.is_some() || offer.tier == Tier::Owned {
             // An own machine or a contract cannot be compared with the prices of others.
-            offer.trust = Trust { age_days, doubts: superseded.into_iter().collect(), ..offer.trust };
+            offer.trust = Trust { age_days, doubts: superseded.into_iter().chain(future).collect(), ..offer.trust };
             continue;
         }
         let doubts = [
             offer.as_of.is_none().then_some(Doubt::NoDate),
+            future,
             age_days.filter(|days| *days > oldest).map(|days| Doubt::Old { days }),
             superseded,
             (offer.trust.market == Market::PeerToPeer).then_some(Doubt::PeerToPeer),
@@ -149,6 +153,11 @@ mod tests {
         assert_eq!(dated("2025-11-01", 0).doubts, [Doubt::Old { days: 386 }]);
         let none = trust(offers("aws", 3.0, ""), 0);
         assert_eq!((none.age_days, none.doubts), (None, vec![Doubt::NoDate]));
+        // One day ahead it may be that day elsewhere.
+        assert_eq!((dated("2026-11-23", 0).age_days, dated("2026-11-23", 0).doubts), (Some(0), vec![]));
+        let own = dated("2027-11-22", 0);
+        assert_eq!((own.age_days, own.doubts), (None, vec![Doubt::Future { days: 365 }]));
+        assert!(!Trust { is_own: true, ..dated("2027-11-22", 0) }.is_firm());
     }
 
     #[test]

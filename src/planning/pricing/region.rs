@@ -276,9 +276,13 @@ pub fn is_continent(area: &str) -> bool {
 }
 
 /// A region as it is shown: hosts of marketplaces that do not name their town leave its place in the
-/// name empty (`, US, NA`).
+/// name empty (`, US, NA`). A list with one price for all hosts says which one.
 pub fn shown(region: &str) -> &str {
-    region.trim_start_matches([',', ' '])
+    match region {
+        "all (median)" => "(median of its hosts)",
+        "all (average)" => "(average of its hosts)",
+        named => named.trim_start_matches([',', ' ']),
+    }
 }
 
 /// Whether a filter matches a region, as described at the top of this file.

@@ -44,14 +44,16 @@ impl Trust {
         Self { market, ..Self::default() }
     }
 
-    /// Whether it is a provider's own price without doubts, or one that the user entered and that has not ended.
+    /// Whether it is a provider's own price without doubts, or one that the user entered and that applies on this day.
     pub fn is_firm(&self) -> bool {
         self.market == Market::Provider && self.counted().next().is_none()
     }
 
-    /// Doubts that count: all, but of a price that the user entered only its end.
+    /// Doubts that count: all, but of a price that the user entered only its end and a date in the future.
     pub fn counted(&self) -> impl Iterator<Item = &Doubt> {
-        self.doubts.iter().filter(|doubt| !self.is_own || matches!(doubt, Doubt::Superseded { .. }))
+        self.doubts
+            .iter()
+            .filter(|doubt| !self.is_own || matches!(doubt, Doubt::Superseded { .. } | Doubt::Future { .. }))
     }
 }
 
@@ -62,6 +64,11 @@ impl Trust {
 pub enum Doubt {
     /// The source has no date.
     NoDate,
+    /// The date of the price is in the future.
+    Future {
+        /// Days from the day of planning to it.
+        days: i32,
+    },
     /// The price is old.
     Old {
         /// Age in days.

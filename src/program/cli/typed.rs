@@ -57,7 +57,10 @@ fn of_flag(error: &clap::Error, typed: &[String], at: usize) -> Option<String> {
     let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else { return None };
     let name = flag.split([' ', '=']).next()?.strip_prefix("--")?;
     let cli = Cli::command();
-    let own = cli.find_subcommand(&typed[at]).and_then(|command| near_flag(name, command));
+    let command = cli.find_subcommand(&typed[at]);
+    // A command of a command, such as `prices update`: no other one is meant.
+    let nested = typed.get(at + 1).and_then(|word| command?.find_subcommand(word));
+    let own = nested.or(command).and_then(|command| near_flag(name, command));
     let place = typed.iter().position(|word| word.split('=').next().is_some_and(|word| word == format!("--{name}")));
     let own = own.zip(place).map(|(own, place)| {
         let mut words = typed.to_vec();
@@ -65,7 +68,8 @@ fn of_flag(error: &clap::Error, typed: &[String], at: usize) -> Option<String> {
         format!("\n  {}", command_of(&words))
     });
     let has = |command: &&clap::Command| command.get_arguments().any(|argument| argument.get_long() == Some(name));
-    let all = cli.get_subcommands().filter(|command| !command.is_hide_set()).filter(has).map(clap::Command::get_name);
+    let all = cli.get_subcommands().filter(|command| nested.is_none() && !command.is_hide_set() && has(command));
+    let all = all.map(clap::Command::get_name);
     let with = |other: &str| {
         let words = typed.iter().enumerate().map(|(place, word)| if place == at { other } else { word.as_str() });
         format!("\n  {}", command_of(&words.collect::<Vec<_>>()))

@@ -71,6 +71,24 @@ fn text_fits_the_terminal() {
     assert!((12..80).all(|width| fitted(Some(width)).0.lines().all(|line| line.width() <= usize::from(width))));
 }
 
+#[test]
+fn ids_that_do_not_fit_stay_whole_on_lines_of_their_own() {
+    let mut table = Table::new(&[Column::text("offer", "").or_below(), Column::number("cost", "").dropped(1)]);
+    for (id, cost) in [("lambda/us-east-1/8x H100 SXM/on-demand", "$12.00"), ("aws/a/b/spot", "$3.00")] {
+        table.push([id, cost].map(Cell::text).to_vec());
+    }
+    let fitted = |width| {
+        let mut out = Vec::new();
+        table.write_fitted(Some(width), &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    };
+    assert_eq!(fitted(46), text_of(&table));
+    let below = "  cost\n  offer\n$12.00\n  lambda/us-east-1/8x H100 SXM/on-demand\n $3.00\n  aws/a/b/spot\n";
+    assert_eq!(fitted(45), below);
+    // Words of an id that is longer than the line continue on the next.
+    assert!(fitted(30).contains("  lambda/us-east-1/8x H100\n  SXM/on-demand\n"));
+}
+
 fn text_of(table: &Table) -> String {
     let mut out = Vec::new();
     table.write_text(&mut out).unwrap();

@@ -196,15 +196,15 @@ fn of_jobs(reason: &NoPlan) -> String {
 impl Words for Lift {
     fn words(&self) -> String {
         let what = match self {
-            Self::Tiers => "other purchase options",
-            Self::Gpus => "other GPUs",
-            Self::ExcludeGpus => "the excluded GPUs",
-            Self::Providers => "other providers",
-            Self::ExcludeProviders => "the excluded providers",
-            Self::Regions => "other regions",
-            Self::ExcludeRegions => "the excluded regions",
-            Self::Offers => "other offers",
-            Self::Marketplace => "hosts on peer-to-peer markets",
+            Self::Tiers => "other purchase options, without --tiers",
+            Self::Gpus => "other GPUs, without --gpus",
+            Self::ExcludeGpus => "the excluded GPUs, without --exclude-gpus",
+            Self::Providers => "other providers, without --providers",
+            Self::ExcludeProviders => "the excluded providers, without --exclude-providers",
+            Self::Regions => "other regions, without --regions",
+            Self::ExcludeRegions => "the excluded regions, without --exclude-regions",
+            Self::Offers => "other offers, without --offer",
+            Self::Marketplace => "hosts on peer-to-peer markets, without --no-marketplace",
             Self::UnknownMemory => "GPUs on which the step may not fit (--allow-unknown-memory)",
             Self::UnknownHost => "machines with an unknown host (--allow-unknown-host)",
             Self::UnknownCo2 => "offers with unknown emissions (without --max-co2-kg)",
@@ -215,14 +215,14 @@ impl Words for Lift {
                     "allow a larger global batch on {machines} machines (--accept batch --max-machines {machines})"
                 );
             }
-            Self::MinGpus(gpus) => return format!("allow {gpus} or more GPUs"),
-            Self::MaxGpus(gpus) => return format!("allow up to {gpus} GPUs"),
-            Self::MaxUsdPerHour(price) => return format!("allow {}/h", more_dollars(price.get())),
-            Self::MinVcpus(vcpus) => return format!("allow {vcpus} vCPUs"),
+            Self::MinGpus(gpus) => return format!("allow {gpus} or more GPUs (--min-gpus)"),
+            Self::MaxGpus(gpus) => return format!("allow up to {gpus} GPUs (--max-gpus)"),
+            Self::MaxUsdPerHour(price) => return format!("allow {}/h (--max-usd-per-hour)", more_dollars(price.get())),
+            Self::MinVcpus(vcpus) => return format!("allow {vcpus} vCPUs (--min-vcpus)"),
             Self::MinHostMemoryBytes(memory) => {
-                return format!("allow {} GB of host memory", grouped(memory.get() / GIB));
+                return format!("allow {} GB of host memory (--min-host-memory)", grouped(memory.get() / GIB));
             }
-            Self::MaxCo2Kg(most) => return format!("allow {} kg CO2e", more_kilograms(most.get())),
+            Self::MaxCo2Kg(most) => return format!("allow {} kg CO2e (--max-co2-kg)", more_kilograms(most.get())),
         };
         format!("allow {what}")
     }

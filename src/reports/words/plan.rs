@@ -246,7 +246,7 @@ fn of_plan(note: &PlanNote) -> Option<String> {
         }
         PlanNote::NextBest { offer, usd_per_hour, now_usd_per_hour, shorter } => {
             let less = format!("at ${:.3}/h (now ${:.3})", usd_per_hour.get(), now_usd_per_hour.get());
-            let faster = shorter.map(|share| format!(" or with a {:.0} % shorter step", share * 100.0));
+            let faster = shorter.map(|share| format!(" or with a step {:.0} % shorter", share * 100.0));
             format!("the next best, {offer}, would match {less}{}", faster.unwrap_or_default())
         }
         PlanNote::TermPaysOff { offer, hours, against } => {

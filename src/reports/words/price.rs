@@ -13,6 +13,7 @@ const RENEW: &str = "run `habitat-tui prices update`, or enter its price in a pr
 pub const fn mark(doubt: &Doubt) -> &'static str {
     match doubt {
         Doubt::NoDate => "no date",
+        Doubt::Future { .. } => "future date",
         Doubt::Old { .. } => "old",
         Doubt::Superseded { .. } => "superseded",
         Doubt::PeerToPeer => "peer-to-peer",
@@ -36,6 +37,7 @@ impl Words for Doubt {
     fn words(&self) -> String {
         match self {
             Self::NoDate => "its source has no date".to_owned(),
+            Self::Future { days } => format!("its date is {days} days in the future: correct as_of"),
             Self::Old { days } => format!("{days} days old"),
             Self::Superseded { since } => format!("a newer price list applies since {since}: {RENEW}"),
             Self::PeerToPeer => "of a host on a peer-to-peer market".to_owned(),
@@ -153,6 +155,7 @@ mod tests {
             assert_eq!((mark(&doubt), doubt.words().as_str()), (mark_of, words));
         }
         assert_eq!(marks(&[Doubt::NoDate, Doubt::PeerToPeer]), "no date, peer-to-peer");
+        assert_eq!(doubts(&[Doubt::Future { days: 365 }]), "its date is 365 days in the future: correct as_of");
         assert_eq!(doubts(&[Doubt::NoDate, Doubt::Old { days: 91 }]), "its source has no date; 91 days old");
     }
 

@@ -127,7 +127,11 @@ fn text_of(value: &serde_json::Value) -> String {
 pub(crate) fn json_error(error: &serde_json::Error, path: &str) -> ProfileError {
     let message = error.to_string();
     // serde_json appends the position; it is a separate field here.
-    let problem = message.split(" at line ").next().unwrap_or(&message).to_owned();
+    let problem = if error.is_eof() {
+        "the file is truncated; copy or export it again".to_owned()
+    } else {
+        message.split(" at line ").next().unwrap_or(&message).to_owned()
+    };
     ProfileError::Json { path: path.to_owned(), line: error.line(), column: error.column(), problem }
 }
 
