@@ -188,7 +188,7 @@ const BUDGETS: [(&str, usize); 9] = [
     ("prediction", 14035),
     ("planning", 10450),
     ("recorder", 7470),
-    ("reports", 12040),
+    ("reports", 12045),
     ("screens", 10315),
     ("program", 14925),
 ];

@@ -388,10 +388,23 @@ fn an_offer_to_accept_shows_what_its_failure_costs() {
     launch.setup.prices = Arc::new(PriceBook::new(offers));
     for size in [(80, 24), (120, 40)] {
         let drawn = picture(&launch, "4", size);
-        let line =
-            drawn.lines().find(|line| line.contains("Cheaper if you accept")).unwrap_or_else(|| panic!("{drawn}"));
-        assert!(line.contains(" (if it fails: $") && line.contains("] a marketplace host $"), "{line}");
+        let words: Vec<&str> = drawn.split_whitespace().filter(|word| *word != "│").collect();
+        let words = words.join(" ");
+        assert!(
+            words.contains("Cheaper if you accept (if it fails: $1.00 in 2.9 h): [a] a marketplace host $"),
+            "{drawn}"
+        );
     }
+    // The way out takes longer than the deadline.
+    let solved = launch.engine.plan.clone();
+    launch.engine.plan = Arc::new(move |predictions, prices, goal| {
+        let solved = solved(predictions, prices, goal)?;
+        let mut late = (*solved.plan).clone();
+        late.beside[0].then.as_mut().unwrap().late = Some(habitat_tui::units::Hours::new(0.5).unwrap());
+        Ok(Solved { plan: Arc::new(late), ..solved })
+    });
+    let drawn = picture(&launch, "4", (120, 40));
+    assert!(drawn.contains("(if it fails: $1.00 in 2.9 h – misses the deadline by 30 min)"), "{drawn}");
 }
 
 /// The longest answers lose their last details on a small terminal, so that every question has its answer.

@@ -38,12 +38,18 @@ pub struct FallbackJson {
     pub fails_code: Setback,
     /// The same in words, such as `that host is gone`.
     pub fails_when: &'static str,
-    /// Cost of the work at a firm offer if it fails; absent if none meets the limits.
+    /// Cost of the work at a firm offer if it fails, the closest to the limits if none meets them; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fails_cost_usd: Option<f64>,
     /// Hours of the work if it fails.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fails_hours: Option<f64>,
+    /// Hours past the deadline if it fails, at the end that has to meet it; absent if it is met.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fails_late_hours: Option<f64>,
+    /// Expected dollars above the budget if it fails; absent if it is kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fails_over_usd: Option<f64>,
     /// Offer used if it fails.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fails_with: Option<String>,
@@ -59,6 +65,8 @@ impl FallbackJson {
             fails_when: setback_words(setback),
             fails_cost_usd: then.map(|then| then.cost.get()),
             fails_hours: then.map(|then| then.hours.get()),
+            fails_late_hours: then.and_then(|then| Some(then.late?.get())),
+            fails_over_usd: then.and_then(|then| Some(then.over?.get())),
             fails_with: then.map(|then| with(setback, then)),
             fails_offer: then.and_then(|then| Some(then.with.as_ref()?.offer.to_string())),
         }
@@ -335,11 +343,20 @@ pub fn gain(beside: &Beside) -> String {
     )
 }
 
+/// Cost and time of the work if an offer fails, what does it, and the limits that it exceeds.
+pub fn instead(then: &Instead, with: &str) -> String {
+    let done = format!("{} in {}{with}", format::usd(then.cost), format::hours(then.hours));
+    let late = then.late.map(|late| format!("misses the deadline by {}", format::hours(late)));
+    let over = then.over.map(|over| format!("exceeds the budget by {}", format::usd(over)));
+    let over: Vec<String> = late.into_iter().chain(over).collect();
+    if over.is_empty() { done } else { format!("{done} – {}", over.join(" and ")) }
+}
+
 /// Cost of the work if an offer with accepted risks fails.
 pub fn risk(setback: Setback, then: Option<&Instead>) -> String {
     let then = then.map_or_else(
         || "no firm offer meets the limits".to_owned(),
-        |then| format!("{} in {} with {}", format::usd(then.cost), format::hours(then.hours), with(setback, then)),
+        |then| instead(then, &format!(" with {}", with(setback, then))),
     );
     format!("if {}: {then}", setback_words(setback))
 }

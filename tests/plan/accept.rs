@@ -140,6 +140,42 @@ fn an_accepted_offer_shows_what_the_work_costs_if_it_fails() {
     assert_eq!(then(&[Accept::Platform]), (100.0, "your program does not run there"));
 }
 
+/// The only offer in time and within the budget is a host that can go: the firm offer closest to the limits says which
+/// of them it would exceed.
+#[test]
+fn a_way_out_beyond_the_limits_says_so() {
+    let steps = predictions([measured("own", 20.0), measured("slow", 10.0), measured("slowest", 5.0)]);
+    let offers = PriceBook::new([
+        host("flat", 2.5),
+        dated("firm", "slow", 6.0, Tier::OnDemand),
+        dated("later", "slowest", 1.0, Tier::OnDemand),
+    ]);
+    let fails = |deadline: f64, budget: f64| {
+        let limits =
+            Goal { deadline: Some(hours(deadline)), budget: Some(usd(budget)), ..asked(&[Accept::Marketplace]) };
+        let accepted = plan(&steps, &offers.clone().on(date(2026, 11, 21)), &limits).unwrap();
+        assert_eq!(accepted.parts[0].offer.provider, "flat");
+        let then = accepted.fallback.clone().unwrap().then.unwrap();
+        // The same where no firm plan is possible.
+        let firm = Goal { limits: asked(&[]).limits, ..limits };
+        let firm = plan(&steps, &offers.clone().on(date(2026, 11, 21)), &firm).unwrap();
+        let beside = firm.beside[0].then.clone().unwrap();
+        assert_eq!((beside.cost, beside.late, beside.over), (then.cost, then.late, then.over));
+        (
+            then.late.map(|late| late.get().round()),
+            then.over.map(|over| over.get().round()),
+            caveats(&accepted).into_iter().find(|line| line.starts_with("if that host")).unwrap(),
+        )
+    };
+    let with = "with 1 × slow at firm firm, on-demand";
+    let fails_at = |end: &str| format!("if that host is gone: $60.00 in 10 h {with}{end}");
+    assert_eq!(fails(8.0, 100.0), (Some(2.0), None, fails_at(" – misses the deadline by 2 h")));
+    assert_eq!(fails(12.0, 50.0), (None, Some(10.0), fails_at(" – exceeds the budget by $10.00")));
+    let both = fails_at(" – misses the deadline by 2 h and exceeds the budget by $10.00");
+    assert_eq!(fails(8.0, 50.0), (Some(2.0), Some(10.0), both));
+    assert_eq!(fails(10.0, 60.0), (None, None, fails_at("")));
+}
+
 /// Users want spot to pay less: the plan says if it costs more, and always what on demand costs.
 #[test]
 fn a_tier_that_costs_more_than_another_is_named() {
@@ -216,7 +252,7 @@ fn without_a_firm_plan_the_offers_that_would_do_are_named() {
     assert!(plan.parts.is_empty());
     let order: Vec<Accept> = plan.beside.iter().flat_map(Beside::accept).collect();
     assert_eq!(order, [Accept::Marketplace, Accept::Doubted]);
-    assert_eq!(beside(&plan, Accept::Doubted).1, None);
+    assert_eq!(beside(&plan, Accept::Doubted).1, Some(100.0));
     // No one thing makes a plan of ten dollars: several do.
     let plan = planned(&within(15.0));
     let several: Vec<_> = plan.beside.iter().map(Beside::accept).collect();

@@ -71,7 +71,7 @@ impl Prepared {
         let mut limit = Self::limit(deadline, budget);
         let Some((mut plan, mut used)) = self.checked(goal.clone(), &limit)? else {
             let mut plan = self.empty(goal);
-            plan.beside = self.beside(&plan, &limit, None);
+            plan.beside = self.beside(&plan, &limit, self.closest_firm(&limit).as_ref());
             let lifted = sources.map(|(predictions, prices)| relax::reasons(self, predictions, prices, &limit));
             plan.reasons = explain::reasons(self, &limit, lifted.unwrap_or_default());
             plan.larger_batch = sources.and_then(|of| self.larger_batch(self.larger(of), &[], &limit));
@@ -87,8 +87,9 @@ impl Prepared {
         let alternatives = self.alternatives(&used, &limit);
         let other = sources.and_then(|of| self.other_tier(of, &limit));
         let firm = self.firm(&plan, &used, &limit).or_else(|| other.as_ref().map(|(other, _)| other.clone()));
+        let firm = firm.or_else(|| self.closest_firm(&limit));
         plan.beside = self.beside(&plan, &limit, firm.as_ref());
-        plan.fallback = self.fallback(&used, firm);
+        plan.fallback = self.fallback(&used, firm, &plan.goal);
         plan.bargain = self.bargain(&plan, &limit);
         plan.own = self.own(&limit);
         plan.larger_batch = sources.and_then(|of| self.larger_batch(self.larger(of), &plan.own, &limit));
@@ -266,8 +267,7 @@ impl Prepared {
         if let Some(over) = over(kg, self.singles.most_kg) {
             return Reason::TooMuchCo2 { co2_kg, over_kg: KilogramsCo2e::known(over) };
         }
-        let useful = self.work.get() / self.configurations[c].rate();
-        let hours = self.configurations[c].ranges(useful, true).0.mid;
+        let hours = self.ranges(&self.configurations[c], 1.0).0.mid;
         let Some(total) = &plan.total else { return Reason::Possible { cost_usd, hours } };
         let plans = (self.finish(total), total.cost.mid.get());
         match plan.goal.objective {

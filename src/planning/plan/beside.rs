@@ -26,7 +26,7 @@ pub struct Beside {
     pub part: Part,
     /// The risks to accept; several only if no single one makes a plan possible.
     pub risks: Vec<Risk>,
-    /// The work if the offer fails; `None` if no firm offer meets the limits.
+    /// The work if the offer fails; `None` if no firm offer can do it.
     pub then: Option<Instead>,
 }
 
@@ -49,6 +49,10 @@ pub struct Instead {
     pub cost: Usd,
     /// Expected hours.
     pub hours: Hours,
+    /// Hours past the deadline, at the end that has to meet it; `None` if it is met.
+    pub late: Option<Hours>,
+    /// Expected dollars above the budget; `None` if it is kept.
+    pub over: Option<Usd>,
     /// The firm offer; `None` = the same machine for a batch to accept, otherwise the plan.
     pub with: Option<Machines>,
 }
@@ -69,7 +73,7 @@ pub struct Longer {
 pub struct Fallback {
     /// Event in which it fails.
     pub setback: Setback,
-    /// The work at a firm offer; `None` if none meets the limits.
+    /// The work at a firm offer, the closest to the limits if none meets them; `None` if none can do it.
     pub then: Option<Instead>,
 }
 
@@ -96,7 +100,7 @@ impl Prepared {
             found.extend(self.best_beside(&|_| true, limit));
         }
         found.sort_by(|a, b| a.1.total_cmp(&b.1));
-        found.into_iter().map(|(place, _)| self.with_fallback(place, firm.cloned())).collect()
+        found.into_iter().map(|(place, _)| self.with_fallback(place, firm.cloned(), &plan.goal)).collect()
     }
 
     /// The user's own machines with all the work within the limits, most GPUs first, each with its cheapest batch.
@@ -168,27 +172,37 @@ impl Prepared {
 
     /// An offer beside the plan with all the work, and the fallback if it fails: a firm offer. Another offer with the
     /// same risk can fail too.
-    fn with_fallback(&self, place: usize, firm: Option<Instead>) -> Beside {
+    fn with_fallback(&self, place: usize, firm: Option<Instead>, goal: &Goal) -> Beside {
         let own = &self.others[place];
         let part = own.part(self.work.get() / own.rate(), true);
-        let then = if Risk::kinds(&own.risks) == [Accept::Batch] { Some(self.same_updates(own)) } else { firm };
+        let then = if Risk::kinds(&own.risks) == [Accept::Batch] { Some(self.same_updates(own, goal)) } else { firm };
         Beside { risks: own.risks.clone(), part, then }
     }
 
     /// The work if an accepted risk of the plan's only configuration comes true; `None` without such a risk.
-    pub(super) fn fallback(&self, used: &[usize], firm: Option<Instead>) -> Option<Fallback> {
+    pub(super) fn fallback(&self, used: &[usize], firm: Option<Instead>, goal: &Goal) -> Option<Fallback> {
         let [own] = used else { return None };
         let own = Some(&self.configurations[*own]).filter(|own| !own.accepted.is_empty())?;
         let setback = Setback::of(&own.accepted);
         let is_batch = setback == Setback::SameUpdates;
-        Some(Fallback { setback, then: if is_batch { Some(self.same_updates(own)) } else { firm } })
+        Some(Fallback { setback, then: if is_batch { Some(self.same_updates(own, goal)) } else { firm } })
     }
 
     /// The work without an accepted risk: the plan if it has none, otherwise the best firm offer within the limits.
     pub(super) fn firm(&self, plan: &Plan, used: &[usize], limit: &Limit) -> Option<Instead> {
         let total = plan.total.as_ref().filter(|_| used.iter().all(|c| self.configurations[*c].accepted.is_empty()));
-        let own = total.map(|total| Instead { cost: total.cost.mid, hours: total.hours.mid, with: None });
+        let own = total.map(|total| self.instead((total.hours, total.cost), None, limit));
         own.or_else(|| self.best_firm(limit).map(|(firm, _)| firm))
+    }
+
+    /// The firm offer that exceeds deadline and budget by the smallest factor, for when none meets them.
+    pub(super) fn closest_firm(&self, limit: &Limit) -> Option<Instead> {
+        let times = |value: f64, limit: Option<f64>| limit.map_or(0.0, |limit| value / limit);
+        let excess = |of: &(usize, f64, f64)| times(of.1, limit.deadline).max(times(of.2, limit.budget));
+        let firm = self.wholes().filter(|(c, ..)| self.configurations[*c].accepted.is_empty());
+        let (closest, ..) = firm.min_by(|a, b| excess(a).total_cmp(&excess(b)).then(a.2.total_cmp(&b.2)))?;
+        let closest = &self.configurations[closest];
+        Some(self.instead(self.ranges(closest, 1.0), Some(closest.label()), limit))
     }
 
     /// The best firm offer within the limits, with the value of its first aim.
@@ -198,20 +212,27 @@ impl Prepared {
         let problem = self.singles.only(&firm);
         let found = best_single(&problem, self.goal.objective, limit)?;
         let firm = &self.configurations[firm[found.hours.first()?.0]];
-        Some((self.instead(firm, 1.0, Some(firm.label())), problem.value(aims(self.goal.objective)[0], &found.hours)))
+        let instead = self.instead(self.ranges(firm, 1.0), Some(firm.label()), limit);
+        Some((instead, problem.value(aims(self.goal.objective)[0], &found.hours)))
     }
 
     /// As many updates as with the recorded batch, on the same machines.
-    fn same_updates(&self, own: &Configuration) -> Instead {
+    fn same_updates(&self, own: &Configuration, goal: &Goal) -> Instead {
         let recorded = own.global_batch_size().zip(self.goal.global_batch.or(self.recorded_batch));
         let times = recorded.map_or(1.0, |(own, recorded)| own as f64 / recorded as f64);
-        self.instead(own, times, None)
+        self.instead(self.ranges(own, times), None, &Self::limit(goal.deadline, goal.budget))
     }
 
-    /// The work, multiplied by `times`, on an offer.
-    fn instead(&self, offer: &Configuration, times: f64, with: Option<Machines>) -> Instead {
-        let (hours, cost) = offer.ranges(self.work.get() * times / offer.rate(), true);
-        Instead { cost: cost.mid, hours: hours.mid, with }
+    /// Hours and cost of the work, multiplied by `times`, on an offer.
+    pub(super) fn ranges(&self, offer: &Configuration, times: f64) -> (Range<Hours>, Range<Usd>) {
+        offer.ranges(self.work.get() * times / offer.rate(), true)
+    }
+
+    /// These hours and costs as a way out, with the excess over the limits.
+    fn instead(&self, of: (Range<Hours>, Range<Usd>), with: Option<Machines>, limit: &Limit) -> Instead {
+        let late = over(self.goal.confidence.end(&of.0).get(), limit.deadline).map(Hours::known);
+        let over = over(of.1.mid.get(), limit.budget).map(Usd::known);
+        Instead { cost: of.1.mid, hours: of.0.mid, late, over, with }
     }
 
     /// An offer that costs a little more and takes at most half the time. If the goal is the earliest finish: one that
@@ -258,12 +279,11 @@ impl Prepared {
     /// Reason why an offer beside the plan was not used, with the limits that it would not keep.
     pub(super) fn not_accepted(&self, place: usize, finish: f64, cost: f64, limit: &Limit) -> Reason {
         let own = &self.others[place];
-        let (hours, _) = own.ranges(self.work.get() / own.rate(), true);
         Reason::NotAccepted {
             risks: own.risks.clone(),
             accept: Risk::kinds(&own.risks),
             cost_usd: Usd::known(cost),
-            hours: hours.mid,
+            hours: self.ranges(own, 1.0).0.mid,
             late_hours: over(finish, limit.deadline).map(Hours::known),
             over_usd: over(cost, limit.budget).map(Usd::known),
         }

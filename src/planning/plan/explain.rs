@@ -127,22 +127,10 @@ fn less_work(prepared: &Prepared, limit: &Limit) -> Option<NoPlan> {
 /// An offer that meets the limits at its expected times, if any.
 fn less_confidence(prepared: &Prepared, limit: &Limit) -> Option<NoPlan> {
     limit.deadline.filter(|_| prepared.goal.confidence == Confidence::High)?;
-    prepared
-        .configurations
-        .iter()
-        .enumerate()
-        .filter(|(c, _)| prepared.singles.whole(*c).is_some())
-        .map(|(_, configuration)| {
-            let (time, cost) = configuration.ranges(prepared.work.get() / configuration.rate(), true);
-            (configuration, time.mid.get(), cost.mid.get())
-        })
-        .filter(|(_, time, cost)| limit.is_kept(*time, *cost))
-        .min_by(|a, b| a.2.total_cmp(&b.2))
-        .map(|(configuration, time, cost)| NoPlan::AtExpectedTime {
-            with: vec![configuration.label()],
-            hours: Hours::known(time),
-            cost_usd: Usd::known(cost),
-        })
+    let expected = prepared.wholes().map(|(c, ..)| (c, prepared.ranges(&prepared.configurations[c], 1.0)));
+    let kept = expected.filter(|(_, (time, cost))| limit.is_kept(time.mid.get(), cost.mid.get()));
+    let (c, (time, cost)) = kept.min_by(|a, b| a.1.1.mid.total_cmp(&b.1.1.mid))?;
+    Some(NoPlan::AtExpectedTime { with: machines(prepared, [c]), hours: time.mid, cost_usd: cost.mid })
 }
 
 /// Waits of the recorded GPU for its host that lengthen the steps of an offer.

@@ -174,8 +174,7 @@ impl Prepared {
     /// Finish (at the goal's confidence) and cost of each configuration with all the work that keeps the limit on
     /// emissions.
     pub(super) fn wholes(&self) -> impl Iterator<Item = (usize, f64, f64)> + '_ {
-        let all = 0..self.configurations.len();
-        all.filter_map(|c| self.singles.whole(c).map(|(finish, cost)| (c, finish, cost)))
+        (0..self.configurations.len()).filter_map(|c| self.singles.whole(c).map(|(finish, cost)| (c, finish, cost)))
     }
 
     /// Kilograms of CO2e of a configuration with all the work; 0 unless the goal involves emissions.

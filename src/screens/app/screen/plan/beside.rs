@@ -3,7 +3,7 @@
 use super::{goal, gpus_words, lower};
 use crate::app::App;
 use habitat_base::text::clean;
-use habitat_planning::plan::{Accept, Beside, Instead};
+use habitat_planning::plan::{Accept, Beside, Instead, Setback};
 use habitat_reports::table::{Cell, Column, Table};
 use habitat_reports::theme::Role;
 use habitat_reports::{beside, format, words};
@@ -24,6 +24,7 @@ pub fn beside_table(app: &App) -> Table {
     let rows = app.plan.value().map(|plan| plan.beside.iter()).into_iter().flatten();
     let rows = rows.map(|one| {
         let then = |words: &dyn Fn(&Instead) -> String| one.then.as_ref().map_or_else(|| "–".to_owned(), words);
+        let mark = |exceeds: bool, mark: &'static str| if exceeds { mark } else { "" };
         vec![
             Cell::styled(Role::Key, keys(app, one)),
             Cell::text(clean(&beside::what(one), 60)),
@@ -32,8 +33,8 @@ pub fn beside_table(app: &App) -> Table {
             Cell::text(gpus_words(&one.part)),
             Cell::text(clean(&one.part.offer.provider, 24)),
             Cell::styled(Role::Muted, beside::setback_words(one.setback())),
-            Cell::text(then(&|then| format::usd(then.cost))),
-            Cell::styled(Role::Muted, then(&|then| format::hours(then.hours))),
+            Cell::text(then(&|then| format!("{}{}", format::usd(then.cost), mark(then.over.is_some(), " over")))),
+            Cell::text(then(&|then| format!("{}{}", format::hours(then.hours), mark(then.late.is_some(), " late")))),
         ]
     });
     lower(app, columns, rows.collect(), "No other offer is clearly better than the plan.")
@@ -48,16 +49,17 @@ fn keys(app: &App, beside: &Beside) -> String {
 /// The same as lines of keys and costs; also a plan that is much faster or cheaper for a small increase of the other.
 pub fn beside_words(app: &App) -> Vec<String> {
     let Some(plan) = app.plan.value() else { return Vec::new() };
-    let fails =
-        |one: &Beside| one.then.as_ref().map_or_else(|| "no firm offer".to_owned(), |then| format::usd(then.cost));
-    // Most have the same way out, the plan: it is named once.
-    let same = plan.beside.first().map(fails).filter(|first| plan.beside.iter().all(|one| fails(one) == *first));
+    let fails = |one: &Beside| {
+        let then = one.then.as_ref().map_or_else(|| "no firm offer".to_owned(), |then| beside::instead(then, ""));
+        format!(" (if it fails: {then})")
+    };
+    // Most have the same way out, the plan or a firm offer: it is named once. A larger batch has its own.
+    let same = plan.beside.iter().find(|one| one.setback() != Setback::SameUpdates).map(fails).unwrap_or_default();
     let one = |one: &Beside| {
-        let fails = if same.is_some() { String::new() } else { format!(" (if it fails: {})", fails(one)) };
+        let fails = Some(fails(one)).filter(|fails| *fails != same).unwrap_or_default();
         format!("[{}] {} {}{fails}", keys(app, one), clean(&beside::what(one), 60), format::usd(one.part.cost.mid))
     };
     let all: Vec<String> = plan.beside.iter().map(one).collect();
-    let same = same.as_ref().map_or_else(String::new, |same| format!(" (if it fails: {same})"));
     let all = (!all.is_empty()).then(|| format!("{}{same}: {}", beside::heading(plan), all.join(" · ")));
     let accepted: Vec<&str> = plan.goal.limits.accept.iter().map(|one| words::plan::accept(*one)).collect();
     let is_some = !accepted.is_empty() && !Accept::are_all(&plan.goal.limits.accept);
