@@ -14,7 +14,7 @@ use habitat_base::units::{Hours, Usd};
 use habitat_planning::plan::{
     Accept, Beside, Confidence, Instead, Longer, Objective, Part, Plan, PlanNote, PlanStatus, Risk, Setback, Work,
 };
-use habitat_planning::pricing::{Doubt, Market, PriceBook, region};
+use habitat_planning::pricing::{Doubt, Market, PriceBook};
 use habitat_prediction::Sharding;
 
 /// An offer that the user would have to accept first.
@@ -116,7 +116,7 @@ pub(crate) fn offer_words(part: &Part) -> String {
         let machines = if part.machines > 1 { "machines" } else { "machine" };
         return format!("{} on your own {machines}", gpu_words(part));
     }
-    let place = [clean(&part.offer.provider, 20), clean(region::shown(&part.offer.region), 30)];
+    let place = [clean(&part.offer.provider, 20), clean(words::price::region(&part.offer.region), 30)];
     format!("{} at {}, {}", gpu_words(part), place.join(" "), part.offer.tier)
 }
 

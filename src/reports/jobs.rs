@@ -16,7 +16,6 @@ use habitat_base::text;
 use habitat_base::units::{Hours, Range, UsdPerHour};
 use habitat_planning::plan::jobs::{Aim, JobsPlan, PlannedJob};
 use habitat_planning::plan::{Confidence, PlanStatus, Total};
-use habitat_planning::pricing::region;
 
 pub use json::JobsJson;
 pub(crate) use json::json;
@@ -164,7 +163,7 @@ fn place_words(job: &PlannedJob) -> String {
         return text::clean(machine, 60);
     }
     let (provider, region) =
-        (text::clean(&part.offer.provider, 24), text::clean(region::shown(&part.offer.region), 40));
+        (text::clean(&part.offer.provider, 24), text::clean(words::price::region(&part.offer.region), 40));
     format!("{}, {provider} {region}, {}", parts::gpu_words(part), part.offer.tier)
 }
 

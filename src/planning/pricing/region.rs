@@ -275,16 +275,6 @@ pub fn is_continent(area: &str) -> bool {
     CONTINENTS.iter().any(|(_, name)| *name == area)
 }
 
-/// A region as it is shown: hosts of marketplaces that do not name their town leave its place in the
-/// name empty (`, US, NA`). A list with one price for all hosts says which one.
-pub fn shown(region: &str) -> &str {
-    match region {
-        "all (median)" => "(median of its hosts)",
-        "all (average)" => "(average of its hosts)",
-        named => named.trim_start_matches([',', ' ']),
-    }
-}
-
 /// Whether a filter matches a region, as described at the top of this file.
 pub fn is_named(provider: &str, region: &str, filter: &str) -> bool {
     Words::new(provider, region).is_named(filter)

@@ -6,7 +6,6 @@ use habitat_base::text::{clean, dollars, duration, grouped};
 use habitat_base::units::{GIB, Hours, Usd};
 use habitat_planning::Coded;
 use habitat_planning::plan::{Accept, Confidence, Draw, Machines, Objective, PlanNote, Platform, RejectionKind, Risk};
-use habitat_planning::pricing::region;
 use habitat_prediction::Vendor;
 
 impl Words for Machines {
@@ -14,7 +13,7 @@ impl Words for Machines {
     fn words(&self) -> String {
         let Self { provider, region, tier, gpu, all_gpus, machines, .. } = self;
         let on = if *machines > 1 { format!(" on {machines} machines") } else { String::new() };
-        format!("{all_gpus} × {gpu}{on} at {provider} {}, {tier}", region::shown(region))
+        format!("{all_gpus} × {gpu}{on} at {provider} {}, {tier}", super::price::region(region))
     }
 }
 

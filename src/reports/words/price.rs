@@ -23,6 +23,16 @@ pub const fn mark(doubt: &Doubt) -> &'static str {
     }
 }
 
+/// A region as it is shown: hosts of marketplaces that do not name their town leave its place in the
+/// name empty (`, US, NA`). A list with one price for all hosts says which one.
+pub fn region(region: &str) -> &str {
+    match region {
+        "all (median)" => "(median of its hosts)",
+        "all (average)" => "(average of its hosts)",
+        named => named.trim_start_matches([',', ' ']),
+    }
+}
+
 /// One or two words for each doubt; empty without doubts.
 pub fn marks(doubts: &[Doubt]) -> String {
     doubts.iter().map(mark).collect::<Vec<_>>().join(", ")
@@ -154,6 +164,10 @@ mod tests {
         ] {
             assert_eq!((mark(&doubt), doubt.words().as_str()), (mark_of, words));
         }
+        assert_eq!(
+            [", US, NA", "us-east-1", "all (median)"].map(region),
+            ["US, NA", "us-east-1", "(median of its hosts)"]
+        );
         assert_eq!(marks(&[Doubt::NoDate, Doubt::PeerToPeer]), "no date, peer-to-peer");
         assert_eq!(doubts(&[Doubt::Future { days: 365 }]), "its date is 365 days in the future: correct as_of");
         assert_eq!(doubts(&[Doubt::NoDate, Doubt::Old { days: 91 }]), "its source has no date; 91 days old");

@@ -28,7 +28,7 @@ use crate::app::screen::predict;
 use crate::app::slider::Knob;
 use habitat_base::text::clean;
 use habitat_planning::plan::{Confidence, Goal, Part};
-use habitat_planning::pricing::{Tier, region};
+use habitat_planning::pricing::Tier;
 use habitat_reports::table::{Cell, Column, Table};
 use habitat_reports::theme::{GlyphSet, Role};
 use habitat_reports::words::{self, Words};
@@ -302,7 +302,7 @@ pub fn offer_words(part: &Part) -> String {
         "{} {} · {} {}",
         gpus_words(part),
         clean(&part.offer.provider, 16),
-        clean(region::shown(&part.offer.region), 40),
+        clean(words::price::region(&part.offer.region), 40),
         part.offer.tier
     )
 }
@@ -401,7 +401,7 @@ pub(crate) fn alternatives_table(app: &App) -> Table {
                 Cell::text(part.offer.tier.to_string()),
                 Cell::styled(Role::Warning, words::price::marks(&part.offer.trust.doubts)),
                 Cell::text(clean(&part.offer.provider, 24)),
-                Cell::styled(Role::Muted, clean(region::shown(&part.offer.region), 40)),
+                Cell::styled(Role::Muted, clean(words::price::region(&part.offer.region), 40)),
                 Cell::styled(Role::Muted, machine_words(part)),
                 Cell::styled(
                     Role::Muted,

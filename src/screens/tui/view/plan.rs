@@ -15,8 +15,8 @@ use crate::tui::widget::{bars, table};
 use habitat_base::text::clean;
 use habitat_base::units::{Hours, Usd};
 use habitat_planning::plan::{Confidence, Part, Plan, PlanStatus};
-use habitat_planning::pricing::region;
 use habitat_reports::theme::Role;
+use habitat_reports::words::price::region;
 use habitat_reports::{beside, format, words};
 
 pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
@@ -244,7 +244,7 @@ fn parts(painter: &mut Painter<'_>, area: Rect, plan: &Plan) -> u16 {
         let rest = format!(
             "  {} {} · {} · {}",
             clean(&part.offer.provider, 20),
-            clean(region::shown(&part.offer.region), 40),
+            clean(region(&part.offer.region), 40),
             part.offer.tier,
             clean(&part.offer.instance_type, 40)
         );

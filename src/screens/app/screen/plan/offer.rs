@@ -5,7 +5,7 @@ use crate::app::App;
 use habitat_base::text::clean;
 use habitat_base::units::Micros;
 use habitat_planning::plan::{Confidence, Part, Plan, Total};
-use habitat_planning::pricing::{Offer, OfferId, Tier, region};
+use habitat_planning::pricing::{Offer, OfferId, Tier};
 use habitat_reports::words::{self, Words};
 use habitat_reports::{format, parts};
 
@@ -58,7 +58,10 @@ fn machine(offer: &Offer) -> Vec<(String, String)> {
     let date = offer.as_of.map_or_else(|| undated.to_owned(), |date| format!("of {date}"));
     let age = offer.trust.age_days.map_or_else(String::new, |days| format!(", {days} days old"));
     let mut lines = vec![
-        line("where", format!("{}, {}{place}", clean(&offer.provider, 60), clean(region::shown(&offer.region), 80))),
+        line(
+            "where",
+            format!("{}, {}{place}", clean(&offer.provider, 60), clean(words::price::region(&offer.region), 80)),
+        ),
         line("machine", format!("{}: {} × {gpu}", clean(&offer.instance_type, 80), offer.gpu_count)),
         line("host", host.join(", ")),
         line("price", format!("{}, {}, {date}{age}", format::price(offer.price), offer.tier)),

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::app::App;
 use crate::app::modal::{Choice, Places};
 use habitat_planning::pricing::region;
+use habitat_reports::words::price::region as shown_region;
 
 /// All choices. The first has an empty name and means all offers.
 pub(super) fn choices(app: &App, places: Places) -> Vec<Choice> {
@@ -35,7 +36,7 @@ pub(super) fn choices(app: &App, places: Places) -> Vec<Choice> {
             all.extend(continents.into_iter().chain(countries).map(|area| choice(area, of(area), false)));
             // The command line separates regions by commas, so the names have none. Filters ignore them.
             let names: BTreeSet<String> =
-                regions.keys().map(|(_, region)| region::shown(region).replace(',', "")).collect();
+                regions.keys().map(|(_, region)| shown_region(region).replace(',', "")).collect();
             all.extend(names.iter().map(|name| choice(name, of(name), true)));
         }
     }
