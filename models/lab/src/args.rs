@@ -123,6 +123,14 @@ pub enum KindArg {
 /// What to evaluate on.
 #[derive(Debug, Subcommand)]
 pub enum EvaluateOn {
+    /// The table of docs/accuracy.md, as Markdown (minutes); with --models models for GPUs left out.
+    Accuracy {
+        /// Folder with neusight, profet and llm.
+        data: PathBuf,
+        /// Folder with the committed steps.
+        #[arg(long, value_name = "DIR", default_value = "models/lab/samples")]
+        samples: PathBuf,
+    },
     /// Operator tables (elementwise, softmax, layernorm … .csv or .csv.gz): every ordered pair of GPUs.
     Ops {
         /// Folder of the tables, or a file that `habitat-tui collect` wrote.

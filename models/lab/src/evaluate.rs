@@ -5,6 +5,7 @@
 //! models of kernels. `cases`: the orderings of Habitat's case studies. `bandwidth`: the curve of Li et al. Each gives
 //! tables that are printed for people or as JSON (`habitat-evaluation`, version 1).
 
+mod accuracy;
 mod bandwidth;
 mod batches;
 mod black_box;
@@ -70,6 +71,9 @@ pub(crate) fn run(args: &EvaluateArgs, out: &mut dyn Write) -> Result<u8, CliErr
         return tally::print(&all(data, &catalog, &models()?)?, args.json, out);
     };
     let evaluations = match on {
+        EvaluateOn::Accuracy { data, samples } => {
+            return accuracy::write((data, samples), &catalog, &models()?, out);
+        }
         EvaluateOn::Ops { dir, few } => vec![ops::evaluate(dir, few, &catalog, &models()?)?],
         EvaluateOn::Steps { dir, origin: None } => vec![steps::evaluate(dir, &catalog, &models()?)?],
         EvaluateOn::Steps { dir, origin: Some(origins) } => {

@@ -240,6 +240,12 @@ impl Evaluation {
         Ok(())
     }
 
+    /// The figures of one method on a group.
+    pub(super) fn row(&self, group: &str, method: &str) -> Option<&Value> {
+        let mut rows = self.rows.as_array()?.iter();
+        rows.find(|row| text(row, "group") == group && text(row, "method") == method)
+    }
+
     /// Remarks on all rows together.
     pub(crate) fn notes(&self) -> &[String] {
         &self.notes
@@ -251,7 +257,7 @@ fn text<'a>(row: &'a Value, key: &str) -> &'a str {
 }
 
 /// A share of a row in percent, `–` if the row has none.
-fn share(row: &Value, key: &str) -> String {
+pub(super) fn share(row: &Value, key: &str) -> String {
     row[key].as_f64().map_or_else(|| "–".to_owned(), format::percent)
 }
 
