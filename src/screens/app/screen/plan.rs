@@ -249,6 +249,17 @@ pub(crate) const fn chart_beside(app: &App) -> bool {
     app.size.0 >= 110 && app.size.1 >= 28
 }
 
+/// Words for a plan of earlier limits or predictions; `None` if it is up to date.
+pub(crate) fn stale_words(app: &App) -> Option<String> {
+    let plan = app.plan.value().filter(|_| app.plan.is_stale())?;
+    let inputs = if plan.goal == *app.goal() { "predictions" } else { "limits" };
+    Some(if app.plan.is_running() {
+        format!("still computing with the new {inputs}")
+    } else {
+        format!("of earlier {inputs}")
+    })
+}
+
 /// State of planning, unless it is done.
 pub(crate) fn state_line(app: &App) -> Option<String> {
     let rerun = app.setup.keymap.hint(Action::Rerun);
@@ -305,6 +316,11 @@ pub fn offer_words(part: &Part) -> String {
         clean(region::shown(&part.offer.region), 40),
         part.offer.tier
     )
+}
+
+/// Least width of GPUs in a table: their names are whole, except on a very narrow screen.
+const fn gpus_width(app: &App) -> u16 {
+    if app.size.0 < 76 { 18 } else { 40 }
 }
 
 /// GPUs in words.
@@ -371,7 +387,7 @@ pub(crate) fn alternatives_table(app: &App) -> Table {
     let confidence = confidence(app);
     let columns = vec![
         Column::words("", 1, 0),
-        Column::words("GPUs", 18, 0).sorts(4),
+        Column::words("GPUs", gpus_width(app), 0).sorts(4),
         Column::figures(if confidence == Confidence::High { "time ≤" } else { "time" }, 0).sorts(2),
         Column::figures("low–high", 5),
         Column::figures("cost", 0).sorts(1),
