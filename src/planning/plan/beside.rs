@@ -1,13 +1,12 @@
 //! Offers beside the plan, which the user would have to accept first ([`Accept`]).
 
-use super::configuration::Configuration;
+use super::configuration::{Configuration, Sources};
 use super::prepared::Prepared;
 use super::problem::{Aim, Limit, SAME, over};
 use super::search::{aims, best_single};
 use super::{Accept, Goal, Limits, Machines, Objective, Part, Plan, PlanNote, Reason, Risk, Setback};
-use crate::pricing::{PriceBook, Tier};
+use crate::pricing::Tier;
 use habitat_base::units::{Hours, Range, Usd};
-use habitat_prediction::Predictions;
 
 /// An offer beside the plan is shown if its first aim is at most this share of the plan's (a choice).
 const WORTH: f64 = 0.95;
@@ -145,13 +144,13 @@ impl Prepared {
     }
 
     /// The best firm offer of the tiers that the goal excludes, with the value of its first aim.
-    pub(super) fn other_tier(&self, of: (&Predictions, &PriceBook), limit: &Limit) -> Option<(Instead, f64)> {
+    pub(super) fn other_tier(&self, of: Sources<'_>, limit: &Limit) -> Option<(Instead, f64)> {
         let tiers: Vec<Tier> = Tier::ALL.into_iter().filter(|tier| !self.goal.limits.tiers.contains(tier)).collect();
         if tiers.is_empty() {
             return None;
         }
         let limits = Limits { tiers, accept: Vec::new(), ..self.goal.limits.clone() };
-        Prepared::new(of.0, of.1, &Goal { limits, ..self.goal.clone() }).ok()?.best_firm(limit)
+        Self::of(of, &Goal { limits, ..self.goal.clone() }, Some(&|_, _| true)).ok()?.best_firm(limit)
     }
 
     /// Note on an offer of another tier, if it is as good as the plan or better: users name a tier to pay less.

@@ -151,8 +151,8 @@ pub struct Answer {
     pub answer: Option<String>,
     /// Range, method and circumstances, or the reason for a missing answer.
     pub detail: Vec<String>,
-    /// Whether it belongs to earlier inputs.
-    pub stale: bool,
+    /// Words if it belongs to earlier inputs; else empty.
+    pub stale: String,
 }
 
 /// The three answers: what to rent, then the GPUs.
@@ -199,7 +199,7 @@ fn fastest(app: &App) -> Answer {
         question: "Fastest GPU",
         answer: None,
         detail: waiting(app),
-        stale: app.predictions.is_stale(),
+        stale: app.predictions.stale_words("settings"),
     })
 }
 
@@ -214,14 +214,14 @@ fn best_value(app: &App) -> Answer {
         } else {
             waiting(app)
         };
-        Answer { question, answer: None, detail, stale: app.predictions.is_stale() }
+        Answer { question, answer: None, detail, stale: app.predictions.stale_words("settings") }
     })
 }
 
 /// Converts an answer about predictions to that of the screen.
 fn of_predictions(app: &App, question: &'static str, found: Option<answer::Answer>) -> Option<Answer> {
     let answer::Answer { answer, detail, .. } = found?;
-    Some(Answer { question, answer: Some(answer), detail, stale: app.predictions.is_stale() })
+    Some(Answer { question, answer: Some(answer), detail, stale: app.predictions.stale_words("settings") })
 }
 
 /// Doubts about a price, in parentheses.
@@ -239,7 +239,7 @@ fn alternative(plan: &Plan) -> Option<String> {
 
 fn recommended(app: &App) -> Answer {
     let question = "Recommended offer";
-    let stale = app.plan.is_stale();
+    let stale = plan::stale_words(app);
     let found = app.plan.value().and_then(|plan: &Plan| Some((plan, plan.parts.first()?, plan.total.as_ref()?)));
     let Some((plan, first, total)) = found else {
         let detail = match app.plan.value() {

@@ -249,15 +249,10 @@ pub(crate) const fn chart_beside(app: &App) -> bool {
     app.size.0 >= 110 && app.size.1 >= 28
 }
 
-/// Words for a plan of earlier limits or predictions; `None` if it is up to date.
-pub(crate) fn stale_words(app: &App) -> Option<String> {
-    let plan = app.plan.value().filter(|_| app.plan.is_stale())?;
-    let inputs = if plan.goal == *app.goal() { "predictions" } else { "limits" };
-    Some(if app.plan.is_running() {
-        format!("still computing with the new {inputs}")
-    } else {
-        format!("of earlier {inputs}")
-    })
+/// Words for a plan of earlier limits or predictions; empty if it is up to date.
+pub(crate) fn stale_words(app: &App) -> String {
+    let is_of_goal = app.plan.value().is_some_and(|plan| plan.goal == *app.goal());
+    app.plan.stale_words(if is_of_goal { "predictions" } else { "limits" })
 }
 
 /// State of planning, unless it is done.

@@ -290,11 +290,9 @@ fn answered(painter: &mut Painter<'_>, area: Rect) -> u16 {
             let is_known = answer.answer.is_some();
             y += painter.wrapped(lines, &flowing(&answer), if is_known { Role::Text } else { Role::Muted });
             let text = answer.answer.as_deref().unwrap_or_default();
-            let role = if answer.stale { Role::Warning } else { Role::Good };
-            painter.text(indent, lines.y, room, text, role);
-            if answer.stale {
-                painter.text(area.x, lines.y + 1, left, "(stale)", Role::Warning);
-            }
+            let stale = answer.stale.trim_start_matches(" – ");
+            painter.text(indent, lines.y, room, text, if stale.is_empty() { Role::Good } else { Role::Warning });
+            painter.text(area.x, lines.y + 1, left, &fit(stale, usize::from(left.saturating_sub(1))), Role::Warning);
             continue;
         }
         if let Some(text) = &answer.answer {
@@ -302,9 +300,7 @@ fn answered(painter: &mut Painter<'_>, area: Rect) -> u16 {
             let text = if narrow { number_first(text) } else { text.clone() };
             let at = if narrow { x + 1 } else { indent };
             let end = painter.text(at, y, area.right().saturating_sub(at), &text, Role::Good);
-            if answer.stale {
-                painter.text(end + 1, y, area.right().saturating_sub(end + 1), "stale", Role::Warning);
-            }
+            painter.text(end, y, area.right().saturating_sub(end), &answer.stale, Role::Warning);
             y += 1;
         } else if narrow {
             y += 1;

@@ -138,7 +138,7 @@ fn answer_title(painter: &Painter<'_>, is_cut: bool) -> (String, String) {
         Some(plan) if plan.status == PlanStatus::Infeasible => "no plan".to_owned(),
         _ => "recommended".to_owned(),
     };
-    title.extend(plan::stale_words(app).map(|words| format!(" – {words}")));
+    title.push_str(&plan::stale_words(app));
     // Without a plan, the title says so.
     let plan = app.plan.value().filter(|plan| plan.status != PlanStatus::Infeasible);
     let more = format!("{}: all of it", app.setup.keymap.hint(Action::Open));
