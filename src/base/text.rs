@@ -145,7 +145,7 @@ pub fn duration(hours: f64) -> String {
             text if h < 9.95 / 60.0 => format!("{text} minutes"),
             _ => format!("{:.0} minutes", h * 60.0),
         },
-        h if h < 47.95 => format!("{} h", one_decimal(h)),
+        h if h < 71.95 => format!("{} h", one_decimal(h)),
         h if h < 2399.0 => format!("{} days", one_decimal(h / 24.0)),
         h => format!("{} days", grouped(h / 24.0)),
     }

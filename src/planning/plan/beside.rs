@@ -46,8 +46,8 @@ impl Beside {
 pub struct Instead {
     /// Expected cost.
     pub cost: Usd,
-    /// Expected hours.
-    pub hours: Hours,
+    /// Hours.
+    pub hours: Range<Hours>,
     /// Hours past the deadline, at the end that has to meet it; `None` if it is met.
     pub late: Option<Hours>,
     /// Expected dollars above the budget; `None` if it is kept.
@@ -155,7 +155,7 @@ impl Prepared {
 
     /// Note on an offer of another tier, if it is as good as the plan or better: users name a tier to pay less.
     pub(super) fn tier_note(&self, plan: &Plan, (other, value): (Instead, f64)) -> Option<PlanNote> {
-        let (cost_usd, hours, objective) = (other.cost, other.hours, self.goal.objective);
+        let (cost_usd, hours, objective) = (other.cost, other.hours.mid, self.goal.objective);
         let note = PlanNote::OtherTier { with: other.with?, cost_usd, hours, objective };
         (value <= self.planned(plan) * (1.0 + SAME)).then_some(note)
     }
@@ -231,7 +231,7 @@ impl Prepared {
     fn instead(&self, of: (Range<Hours>, Range<Usd>), with: Option<Machines>, limit: &Limit) -> Instead {
         let late = over(self.goal.confidence.end(&of.0).get(), limit.deadline).map(Hours::known);
         let over = over(of.1.mid.get(), limit.budget).map(Usd::known);
-        Instead { cost: of.1.mid, hours: of.0.mid, late, over, with }
+        Instead { cost: of.1.mid, hours: of.0, late, over, with }
     }
 
     /// An offer that costs a little more and takes at most half the time. If the goal is the earliest finish: one that

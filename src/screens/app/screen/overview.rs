@@ -17,6 +17,9 @@ use habitat_step::catalog::Catalog;
 use habitat_step::profile::Profile;
 use habitat_step::profile::breakdown::{Breakdown, GroupBy, PhaseTime};
 
+/// Maximum number of layers to name (a choice).
+const LAYERS: usize = 5;
+
 /// Values that are computed once.
 #[derive(Debug, Clone)]
 pub struct OverviewState {
@@ -24,6 +27,8 @@ pub struct OverviewState {
     pub breakdown: Breakdown,
     /// By operator name, in order of device time, or of FLOPs without times.
     pub top: Vec<Row>,
+    /// The modules with the most device time of their own, and the share of each.
+    layers: Vec<(String, f64)>,
     /// The bottleneck of the step, or why it is unknown.
     verdict: Result<Verdict, String>,
     /// Whether the step communicates with other GPUs.
@@ -37,6 +42,7 @@ impl OverviewState {
         Self {
             verdict: verdict::of_profile(profile, memory),
             breakdown: Breakdown::of(profile),
+            layers: summary::slowest_layers(profile, LAYERS).into_iter().map(|one| (one.label, one.share)).collect(),
             top: profile::grouped(profile, GroupBy::Name, None),
             communicates: communicates(profile),
         }
@@ -129,6 +135,22 @@ pub fn peak(profile: &Profile) -> Option<String> {
 /// Memory by kind at the peak, in at most `width` characters.
 pub(crate) fn memory_by_kind(profile: &Profile, width: usize) -> Option<String> {
     Some(memory::kinds_within(profile.step.as_ref()?.memory.as_ref()?, width))
+}
+
+/// The slowest layers with their shares of device time, as many as fit in `width` characters: the last two names of each
+/// path are enough.
+pub(crate) fn layers(app: &App, width: usize) -> Option<String> {
+    let words = |(path, share): &(String, f64)| {
+        let path = clean(path, 80);
+        let mut names = path.rmatch_indices('.').filter(|(at, _)| !path[at + 1..].starts_with('*'));
+        let name = names.nth(1).map_or(&*path, |(at, _)| &path[at + 1..]);
+        format!("{name} {}", format::percent(*share))
+    };
+    let mut shown: Vec<String> = app.overview.layers.iter().map(words).collect();
+    while shown.len() > 1 && shown.join(" · ").chars().count() > width {
+        shown.pop();
+    }
+    (!shown.is_empty()).then(|| shown.join(" · "))
 }
 
 /// Warnings about the GPUs that the answers name, in a few words; those about any GPU if they name none.
@@ -232,7 +254,7 @@ fn doubt(marks: &str) -> String {
 /// The best offer with something to accept, with what the work costs if that offer fails.
 fn alternative(plan: &Plan) -> Option<String> {
     let best = plan.beside.first()?;
-    let (cost, hours) = (format::usd(best.part.cost.mid), format::hours(best.part.hours.mid));
+    let (cost, hours) = (format::usd(best.part.cost.mid), format::hours_mid(&best.part.hours));
     let fails = beside::risk(best.setback(), best.then.as_ref());
     Some(format!("{}: {}, {cost} in {hours}; {fails}", beside::heading(plan), beside::what(best)))
 }
@@ -270,7 +292,7 @@ fn recommended(app: &App) -> Answer {
         answer: Some(format!(
             "{} in {} for {}",
             format::usd(total.cost.mid),
-            format::hours(total.hours.mid),
+            format::hours_mid(&total.hours),
             plan::work_words(app)
         )),
         detail: vec![

@@ -288,6 +288,14 @@ pub fn confidence(app: &App) -> Confidence {
     app.plan.value().map_or(app.goal().confidence, |plan| plan.goal.confidence)
 }
 
+/// Heading of times at this end of the range.
+const fn time_heading(confidence: Confidence) -> &'static str {
+    match confidence {
+        Confidence::High => "time up to",
+        Confidence::Expected => "exp. time",
+    }
+}
+
 /// Words in the column of dates for a price without one. The electricity of an own machine needs no date.
 fn undated(part: &Part) -> &'static str {
     if part.offer.tier == Tier::Owned { "own" } else { "no date" }
@@ -383,9 +391,9 @@ pub(crate) fn alternatives_table(app: &App) -> Table {
     let columns = vec![
         Column::words("", 1, 0),
         Column::words("GPUs", gpus_width(app), 0).sorts(4),
-        Column::figures(if confidence == Confidence::High { "time ≤" } else { "time" }, 0).sorts(2),
+        Column::figures(time_heading(confidence), 0).sorts(2),
         Column::figures("low–high", 5),
-        Column::figures("cost", 0).sorts(1),
+        Column::figures("exp. cost", 0).sorts(1),
         Column::figures("low–high, $", 4),
         Column::figures("$/h", 6).sorts(3),
         Column::words("tier", 9, 2),

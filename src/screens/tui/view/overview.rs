@@ -39,7 +39,8 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
     let (words, _) = overview::verdict(painter.app, false);
     let verdict = wrap(&words, usize::from(area.width.saturating_sub(4))).len().min(VERDICT) as u16;
     let untimed = u16::from(painter.app.overview.breakdown.busy_idle.is_none());
-    let height = verdict + RECORDED + 2 + u16::from(more) + untimed - without;
+    let layers = u16::from(overview::layers(painter.app, 0).is_some());
+    let height = verdict + RECORDED + 2 + u16::from(more) + layers + untimed - without;
     let [top, rest] = Layout::vertical([Constraint::Length(height), Constraint::Fill(1)]).areas(area);
     let title = match &painter.app.setup.profile.origin {
         Some(origin) => format!("recorded on {}", summary::recorded_on(origin)),
@@ -116,9 +117,12 @@ fn recorded(painter: &mut Painter<'_>, area: Rect, phases: bool) -> u16 {
     if !phases {
         return y - area.y;
     }
-    if let Some(kinds) = overview::memory_by_kind(profile, usize::from(width - LABEL)) {
-        painter.text(area.x, y, LABEL, "memory", Role::Muted);
-        painter.text(area.x + LABEL, y, width - LABEL, &kinds, Role::Text);
+    let room = usize::from(width - LABEL);
+    let memory = overview::memory_by_kind(profile, room).map(|kinds| ("memory", kinds));
+    let layers = overview::layers(app, room).map(|layers| ("slowest", layers));
+    for (label, words) in memory.into_iter().chain(layers) {
+        painter.text(area.x, y, LABEL, label, Role::Muted);
+        painter.text(area.x + LABEL, y, width - LABEL, &fit(&words, room), Role::Text);
         y += 1;
     }
     if breakdown.phases.is_empty() {

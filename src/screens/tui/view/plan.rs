@@ -206,7 +206,7 @@ fn blocks(painter: &Painter<'_>) -> Vec<Block> {
         let pieces = vec![
             (format::usd(total.cost.mid), Role::Good),
             (" in ".to_owned(), Role::Muted),
-            (format::hours(total.hours.mid), Role::Good),
+            (format::hours_mid(&total.hours), Role::Good),
             (format!("  ({}, {})", format::usd_range(&total.cost), format::hours_range(&total.hours)), Role::Text),
         ];
         blocks.push(Block { rank: 0, pieces });
@@ -233,7 +233,7 @@ fn of_part(painter: &Painter<'_>, plan: &Plan, part: &Part) -> Vec<Block> {
     );
     let pieces = vec![(plan::gpus_words(part), Role::Title), (rest, Role::Text)];
     let share = if plan.parts.len() > 1 {
-        format!("{} {} · ", format::hours(part.hours.mid), format::usd(part.cost.mid))
+        format!("{} {} · ", format::hours_mid(&part.hours), format::usd(part.cost.mid))
     } else {
         String::new()
     };

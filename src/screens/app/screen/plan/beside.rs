@@ -29,12 +29,14 @@ pub fn beside_table(app: &App) -> Table {
             Cell::styled(Role::Key, keys(app, one)),
             Cell::text(clean(&beside::what(one), 60)),
             Cell::styled(Role::Good, format::usd(one.part.cost.mid)),
-            Cell::text(format::hours(one.part.hours.mid)),
+            Cell::text(format::hours_mid(&one.part.hours)),
             Cell::text(gpus_words(&one.part)),
             Cell::text(clean(&one.part.offer.provider, 24)),
             Cell::styled(Role::Muted, beside::setback_words(one.setback())),
             Cell::text(then(&|then| format!("{}{}", format::usd(then.cost), mark(then.over.is_some(), " over")))),
-            Cell::text(then(&|then| format!("{}{}", format::hours(then.hours), mark(then.late.is_some(), " late")))),
+            Cell::text(then(&|then| {
+                format!("{}{}", format::hours_mid(&then.hours), mark(then.late.is_some(), " late"))
+            })),
         ]
     });
     lower(app, columns, rows.collect(), "No other offer is clearly better than the plan.")
