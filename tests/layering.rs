@@ -186,7 +186,7 @@ const BUDGETS: [(&str, usize); 9] = [
     ("step", 7055),
     ("traces", 8440),
     ("prediction", 14035),
-    ("planning", 10450),
+    ("planning", 10460),
     ("recorder", 7470),
     ("reports", 12045),
     ("screens", 10315),

@@ -132,7 +132,7 @@ pub fn grouped(value: f64) -> String {
 ///
 /// ```
 /// use habitat_base::text::duration;
-/// assert_eq!([duration(0.409), duration(3.0), duration(544.4)], ["25 minutes", "3 h", "22.7 days"]);
+/// assert_eq!([0.409, 52.5, 544.4].map(duration), ["25 minutes", "52.5 h", "22.7 days"]);
 /// ```
 pub fn duration(hours: f64) -> String {
     let one_decimal = |value: f64| {

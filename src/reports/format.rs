@@ -163,6 +163,12 @@ pub fn hours_range(range: &Range<Hours>) -> String {
 }
 
 /// Expected hours in the unit of their range: both may be on one screen.
+///
+/// ```
+/// use habitat_base::units::{Hours, Range};
+/// let range = Range { low: 60.0, mid: 70.0, high: 80.0 }.map(Hours::known);
+/// assert_eq!(habitat_reports::format::hours_mid(&range), "2.9 days");
+/// ```
 pub fn hours_mid(range: &Range<Hours>) -> String {
     let (unit, scale) = unit_of_hours(range.high);
     let mid = bare_hours(range.mid.get() * scale, unit);

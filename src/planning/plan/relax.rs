@@ -55,9 +55,8 @@ pub(super) fn reasons(prepared: &Prepared, sources: Sources<'_>, limit: &Limit) 
     let is_one = reasons.iter().any(|reason| matches!(reason, NoPlan::OtherLimit { change: Lift::MaxMachines(_), .. }));
     // With one machine, the batch alone does: that is an offer beside the plan.
     let is_needed = |machines: u32| !is_one && machines > prepared.goal.limits.max_machines;
-    reasons.retain(|reason| match reason {
-        NoPlan::OtherLimit { change: Lift::BatchOnMachines(machines), .. } => is_needed(*machines),
-        _ => true,
+    reasons.retain(|reason| {
+        !matches!(reason, NoPlan::OtherLimit { change: Lift::BatchOnMachines(number), .. } if !is_needed(*number))
     });
     // Exclude purchase options and accepted risks, which are limited by default.
     let (tiers, accept) = (Tier::ALL.to_vec(), Accept::ALL.to_vec());

@@ -142,7 +142,8 @@ pub(crate) fn memory_by_kind(profile: &Profile, width: usize) -> Option<String> 
 pub(crate) fn layers(app: &App, width: usize) -> Option<String> {
     let words = |(path, share): &(String, f64)| {
         let path = clean(path, 80);
-        let mut names = path.rmatch_indices('.').filter(|(at, _)| !path[at + 1..].starts_with('*'));
+        let is_number = |c: char| c == '*' || c.is_ascii_digit();
+        let mut names = path.rmatch_indices('.').filter(|(at, _)| !path[at + 1..].starts_with(is_number));
         let name = names.nth(1).map_or(&*path, |(at, _)| &path[at + 1..]);
         format!("{name} {}", format::percent(*share))
     };

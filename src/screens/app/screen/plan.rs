@@ -291,8 +291,8 @@ pub fn confidence(app: &App) -> Confidence {
 /// Heading of times at this end of the range.
 const fn time_heading(confidence: Confidence) -> &'static str {
     match confidence {
-        Confidence::High => "time up to",
-        Confidence::Expected => "exp. time",
+        Confidence::High => "time (high)",
+        Confidence::Expected => "time (mid)",
     }
 }
 
@@ -393,7 +393,7 @@ pub(crate) fn alternatives_table(app: &App) -> Table {
         Column::words("GPUs", gpus_width(app), 0).sorts(4),
         Column::figures(time_heading(confidence), 0).sorts(2),
         Column::figures("low–high", 5),
-        Column::figures("exp. cost", 0).sorts(1),
+        Column::figures("cost (mid)", 0).sorts(1),
         Column::figures("low–high, $", 4),
         Column::figures("$/h", 6).sorts(3),
         Column::words("tier", 9, 2),

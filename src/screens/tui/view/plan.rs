@@ -28,7 +28,7 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
     let goal_height = Knob::ALL.len() as u16 + 1 + frame;
     let rest = area.height.saturating_sub(goal_height + frame).saturating_add(2 * joined);
     let has_plan = app.plan.value().is_some_and(|plan| plan.total.is_some());
-    let least = if has_plan { (area.height / 4).max(ROWS) + 1 + frame } else { 5 };
+    let least = 1 + frame + if has_plan { (area.height / 4).max(ROWS) } else { 0 };
     let blocks = blocks(painter);
     let lines = shared(&blocks, area.width - 4, rest.saturating_sub(least).max(LINES));
     let height = (lines.iter().sum::<usize>() as u16 + frame).min(area.height.saturating_sub(goal_height + 2));

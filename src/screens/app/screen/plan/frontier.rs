@@ -31,7 +31,7 @@ pub fn frontier_table(app: &App) -> Table {
         Column::words("", 1, 0),
         Column::figures(time_heading(confidence), 0),
         Column::figures("low–high", 3),
-        Column::figures("exp. cost", 0),
+        Column::figures("cost (mid)", 0),
         Column::figures("low–high, $", 2),
         Column::words("with", 30, 1),
     ];
