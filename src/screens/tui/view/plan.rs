@@ -28,10 +28,10 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
     let goal_height = Knob::ALL.len() as u16 + 1 + frame;
     let rest = area.height.saturating_sub(goal_height + frame).saturating_add(2 * joined);
     let has_plan = app.plan.value().is_some_and(|plan| plan.total.is_some());
-    let least = 1 + frame + if has_plan { (area.height / 4).max(ROWS) } else { 0 };
+    let least = if has_plan { (area.height / 4).max(ROWS) + 1 + frame } else { joined };
     let blocks = blocks(painter);
     let lines = shared(&blocks, area.width - 4, rest.saturating_sub(least).max(LINES));
-    let height = (lines.iter().sum::<usize>() as u16 + frame).min(area.height.saturating_sub(goal_height + 2));
+    let height = (lines.iter().sum::<usize>() as u16 + frame).min((area.height + joined).saturating_sub(goal_height));
     let goal_area = Rect { height: goal_height, ..area };
     let answer_area = Rect { y: goal_area.bottom() - joined, height, ..area };
     let rest = Rect { y: answer_area.bottom() - joined, height: area.bottom() + joined - answer_area.bottom(), ..area };
