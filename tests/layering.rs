@@ -188,8 +188,8 @@ const BUDGETS: [(&str, usize); 9] = [
     ("prediction", 14035),
     ("planning", 10460),
     ("recorder", 7470),
-    ("reports", 12045),
-    ("screens", 10315),
+    ("reports", 12050),
+    ("screens", 10330),
     ("program", 14925),
 ];
 

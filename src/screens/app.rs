@@ -149,8 +149,6 @@ pub struct App {
     pub predictions: Job<Predictions>,
     /// The same in the recorded precision, if another one is chosen.
     pub unchanged: Job<Predictions>,
-    /// The step and the choices behind these.
-    unchanged_of: Option<(Arc<Profile>, Chosen)>,
     /// Predictions of selected GPUs by operation.
     pub details: Job<Predictions>,
     /// All methods on one GPU, for the dialog.
@@ -198,7 +196,6 @@ impl App {
             said: VecDeque::new(),
             predictions: Job::default(),
             unchanged: Job::default(),
-            unchanged_of: None,
             details: Job::default(),
             comparison: Job::default(),
             sweep: Job::default(),

@@ -1,7 +1,5 @@
 //! State changes: one message in, effects out.
 
-use std::sync::Arc;
-
 use crate::action::{Action, Screen};
 use crate::app::engine::Chosen;
 use crate::app::input::Input;
@@ -10,7 +8,6 @@ use crate::app::msg::{Answer, Effect, Msg, Question, Target};
 use crate::app::screen::{plan, predict, profile};
 use crate::app::{App, Tone};
 use crate::keymap::Key;
-use habitat_step::profile::Profile;
 
 /// Maximum number of messages to keep.
 const MOST_SAID: usize = 200;
@@ -111,12 +108,9 @@ impl App {
         let question = Question::Predict(self.setup.profile.clone(), self.chosen);
         effects.push(Effect::Ask { generation: self.predictions.start(), question });
         // The same in the recorded precision, to compare with.
-        let (step, chosen) =
-            (self.setup.profile.clone(), Chosen { precision: Some(None), batch: Some(None), ..self.chosen });
-        let is_same = |(of, by): &(Arc<Profile>, Chosen)| Arc::ptr_eq(of, &step) && *by == chosen;
-        if predict::precision(self).is_some() && !self.unchanged_of.as_ref().is_some_and(is_same) {
-            self.unchanged_of = Some((step.clone(), chosen));
-            let question = Question::Unchanged(step, chosen);
+        if predict::precision(self).is_some() {
+            let recorded = Chosen { precision: Some(None), batch: Some(None), ..self.chosen };
+            let question = Question::Unchanged(self.setup.profile.clone(), recorded);
             effects.push(Effect::Ask { generation: self.unchanged.start(), question });
         }
     }

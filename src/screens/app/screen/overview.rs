@@ -17,9 +17,6 @@ use habitat_step::catalog::Catalog;
 use habitat_step::profile::Profile;
 use habitat_step::profile::breakdown::{Breakdown, GroupBy, PhaseTime};
 
-/// Maximum number of layers to name (a choice).
-const LAYERS: usize = 5;
-
 /// Values that are computed once.
 #[derive(Debug, Clone)]
 pub struct OverviewState {
@@ -42,7 +39,7 @@ impl OverviewState {
         Self {
             verdict: verdict::of_profile(profile, memory),
             breakdown: Breakdown::of(profile),
-            layers: summary::slowest_layers(profile, LAYERS).into_iter().map(|one| (one.label, one.share)).collect(),
+            layers: summary::slowest_layers(profile, 5).into_iter().map(|one| (one.label, one.share)).collect(),
             top: profile::grouped(profile, GroupBy::Name, None),
             communicates: communicates(profile),
         }

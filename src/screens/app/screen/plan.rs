@@ -290,10 +290,7 @@ pub fn confidence(app: &App) -> Confidence {
 
 /// Heading of times at this end of the range.
 const fn time_heading(confidence: Confidence) -> &'static str {
-    match confidence {
-        Confidence::High => "time (high)",
-        Confidence::Expected => "time (mid)",
-    }
+    if matches!(confidence, Confidence::High) { "time (high)" } else { "time (mid)" }
 }
 
 /// Words in the column of dates for a price without one. The electricity of an own machine needs no date.

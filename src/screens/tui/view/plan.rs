@@ -40,7 +40,8 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
     goal(painter, inside, focus);
 
     let inside = if framed {
-        let (title, right) = answer_title(painter, is_cut(&blocks, &lines, area.width - 4));
+        let is_cut = blocks.iter().zip(&lines).any(|(block, lines)| block.lines(area.width - 4) > *lines);
+        let (title, right) = answer_title(painter, is_cut);
         painter.pane(answer_area, &title, &right, false)
     } else {
         bare(answer_area)
@@ -163,7 +164,6 @@ impl Block {
     fn new(rank: u8, text: String, role: Role) -> Self {
         Self { rank, pieces: vec![(text, role)] }
     }
-
     fn lines(&self, width: u16) -> usize {
         if self.pieces.len() > 1 { 1 } else { wrap(&self.pieces[0].0, width.into()).len() }
     }
@@ -182,11 +182,6 @@ fn shared(blocks: &[Block], width: u16, room: u16) -> Vec<usize> {
         }
     }
     lines
-}
-
-/// Whether lines are missing.
-fn is_cut(blocks: &[Block], lines: &[usize], width: u16) -> bool {
-    blocks.iter().zip(lines).any(|(block, lines)| block.lines(width) > *lines)
 }
 
 fn bullet(reason: &str) -> String {
@@ -232,17 +227,12 @@ fn of_part(painter: &Painter<'_>, plan: &Plan, part: &Part) -> Vec<Block> {
         clean(&part.offer.instance_type, 40)
     );
     let pieces = vec![(plan::gpus_words(part), Role::Title), (rest, Role::Text)];
-    let share = if plan.parts.len() > 1 {
-        format!("{} {} · ", format::hours_mid(&part.hours), format::usd(part.cost.mid))
-    } else {
-        String::new()
-    };
-    let step = match part.accumulation {
-        1 => "step".to_owned(),
-        batches => format!("step of {} batches", format::grouped(batches as f64)),
-    };
+    let share = || format!("{} {} · ", format::hours_mid(&part.hours), format::usd(part.cost.mid));
+    let share = if plan.parts.len() > 1 { share() } else { String::new() };
+    let batches = format!(" of {} batches", format::grouped(part.accumulation as f64));
+    let batches = if part.accumulation > 1 { &batches } else { "" };
     let words = format!(
-        "{share}{} · {} · {step} {} {}",
+        "{share}{} · {} · step{batches} {} {}",
         format::price(part.price()),
         plan::date_words(part),
         format::time(habitat_base::units::Micros::known(part.step_time_us.mid)),
