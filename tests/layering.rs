@@ -189,7 +189,7 @@ const BUDGETS: [(&str, usize); 9] = [
     ("planning", 10460),
     ("recorder", 7470),
     ("reports", 12050),
-    ("screens", 10330),
+    ("screens", 10336),
     ("program", 14925),
 ];
 
