@@ -9,7 +9,7 @@ use habitat_tui::app::modal::Modal;
 use habitat_tui::app::palette::{self, Found};
 use habitat_tui::app::screen::plan::{Lower, Pane};
 use habitat_tui::app::screen::profile::Below;
-use habitat_tui::app::screen::{predict, profile};
+use habitat_tui::app::screen::{overview, predict, profile};
 use habitat_tui::app::slider::Knob;
 use habitat_tui::app::{Answer, App, Chosen, Effect, Msg, Question, SaveOutcome, Target};
 use habitat_tui::catalog::Catalog;
@@ -227,9 +227,26 @@ fn rows_sort_by_every_column() {
     assert_eq!(names("3 s s s s s")[0], "H100 SXM5 80GB");
     assert_eq!(names("3 s s s s s s"), names("3"));
     let by_gain = after("3 P P s s s s s s");
-    let gains: Vec<f64> =
-        predict::rows(&by_gain).into_iter().filter_map(|row| predict::speed_up(&by_gain, row)).collect();
-    assert!(gains.len() == 4 && gains.is_sorted_by(|a, b| a >= b) && gains[0] > gains[3], "{gains:?}");
+    let gains = |app: &App| -> Vec<f64> {
+        predict::rows(app).into_iter().filter_map(|row| predict::speed_up(app, row)).collect()
+    };
+    let found = gains(&by_gain);
+    assert!(found.len() == 4 && found.is_sorted_by(|a, b| a >= b) && found[0] > found[3], "{found:?}");
+    // In any order of the keys, and from the start.
+    assert_eq!(gains(&after("3 P P W")), gains(&after("3 W P P")));
+    assert_eq!(gains(&after("3 P P W")).len(), 4);
+    let mut from_start = launch();
+    from_start.setup.precision = Some(Precision::Tf32);
+    assert_eq!(gains(&render(&from_start, &keys("3"), (80, 24)).0).len(), 4);
+}
+
+/// After a change of the order, the best rows are on screen.
+#[test]
+fn a_list_starts_at_its_top_in_a_new_order() {
+    for text in ["3 G s", "3 G S", "2 G s", "4 tab G s", "4 tab G S", "3 enter G s"] {
+        let app = after(text);
+        assert_eq!(app.screen.behaviour().list(&app).unwrap().selected, 0, "{text}");
+    }
 }
 
 #[test]
@@ -676,6 +693,11 @@ fn cancelling_keeps_the_last_plan_marked_stale() {
     let mut app = after("4 j");
     effects(&mut app, "h x");
     assert!(!app.plan.is_running() && app.plan.is_stale() && app.plan.value().is_some());
+    let words = |app: &App| overview::answers(app)[0].stale.clone();
+    assert_eq!(words(&app), " – of the earlier limits");
+    effects(&mut app, "h");
+    assert_eq!(words(&app), " – still computing with the new limits");
+    assert_eq!(words(&after("4")), "");
 }
 
 #[test]
@@ -709,15 +731,6 @@ fn the_palette_goes_to_the_screen_of_an_action() {
     assert_eq!(app.screen, Screen::Profile);
     assert!(app.message.is_none(), "{:?}", app.message);
     assert_eq!(after("1 : p r e c i s i o n enter").screen, Screen::Predict);
-}
-
-#[test]
-fn sorting_keeps_the_selected_row() {
-    let slug = |app: &App| predict::selected(app).unwrap().slug.clone();
-    for sorted in ["s", "s s", "S", "s S"] {
-        let (before, after) = (after("3 down down"), after(&format!("3 down down {sorted}")));
-        assert_eq!(slug(&before), slug(&after), "{sorted}");
-    }
 }
 
 #[test]
@@ -985,10 +998,10 @@ fn every_offer_of_the_plan_screen_opens() {
     for closing in ["q", "esc", "enter"] {
         assert_eq!(after(&format!("4 tab enter {closing}")).modal, None, "{closing}");
     }
-    // On the sliders and the notes no row is selected.
-    for nothing in ["4 enter", "4 v v v v v tab enter"] {
-        assert_eq!(after(nothing).modal, None, "{nothing}");
-    }
+    // On the sliders that of the plan opens; on the notes no row is selected.
+    let own = app.plan.value().unwrap().parts[0].offer.id.clone();
+    assert_eq!(after("4 enter").modal, Some(Modal::Offer { offer: own, scroll: 0 }));
+    assert_eq!(after("4 v v v v v tab enter").modal, None);
 }
 
 /// A recording on one of several boards.

@@ -279,7 +279,7 @@ fn the_file_of_jobs_is_edited_and_planned_again() {
     terminal.sees("portraits");
     assert!(!terminal.text().contains("faces") && terminal.read("jobs.toml").contains("portraits"));
     terminal.press("E");
-    terminal.sees("(stale)");
+    terminal.sees("of the earlier file");
     terminal.sees("planning failed: jobs.toml: line 5");
     terminal.sees("portraits");
     terminal.press("q");

@@ -7,7 +7,7 @@ use crate::common::{self, compared, jobs, keys, launch, text};
 use habitat_tui::action::ACTIONS;
 use habitat_tui::app::Source;
 use habitat_tui::app::engine::Solved;
-use habitat_tui::plan::{Confidence, Part, Plan};
+use habitat_tui::plan::{Beside, Confidence, Instead, Part, Plan, Risk};
 use habitat_tui::predict::batches::Sweep;
 use habitat_tui::predict::compare::Comparison;
 use habitat_tui::predict::{Finding, Shared};
@@ -15,7 +15,7 @@ use habitat_tui::pricing::{Market, OfferId, PriceBook, Tier, Trust};
 use habitat_tui::report::format;
 use habitat_tui::report::theme::{ColourLevel, GlyphSet};
 use habitat_tui::tui::{Launch, render, screenshot};
-use habitat_tui::units::UsdPerHour;
+use habitat_tui::units::{GpuSlug, Range, UsdPerHour};
 use proptest::prelude::*;
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::style::{Color, Modifier};
@@ -359,7 +359,8 @@ fn nothing_that_decides_is_cut_at_80x24() {
         let reasons = [&solved.plan.reasons[..], &solved.plan.reasons[..2]].concat();
         Ok(Solved { plan: Arc::new(Plan { reasons, ..(*solved.plan).clone() }), ..solved })
     });
-    let [small, large] = [(80, 24), (80, 60)].map(|size| between(&picture(&launch, "4", size), "no plan", "╰"));
+    let of = |size| between(&picture(&launch, "4", size), "no plan", "├─ alternatives");
+    let [small, large] = [(80, 24), (80, 60)].map(of);
     assert_eq!(small, large);
     assert!(small.matches('•').count() >= 6 && !small.contains('…'), "{small}");
     // The first screen has the first of them.
@@ -390,10 +391,8 @@ fn an_offer_to_accept_shows_what_its_failure_costs() {
         let drawn = picture(&launch, "4", size);
         let words: Vec<&str> = drawn.split_whitespace().filter(|word| *word != "│").collect();
         let words = words.join(" ");
-        assert!(
-            words.contains("Cheaper if you accept (if it fails: $1.00 in 2.9 h): [a] a marketplace host $"),
-            "{drawn}"
-        );
+        let offer = "Cheaper if you accept (if it fails: $1.00 in 2.9 h): [a] $0.0096 a marketplace host";
+        assert!(words.contains(offer), "{drawn}");
     }
     // The way out takes longer than the deadline.
     let solved = launch.engine.plan.clone();
@@ -405,6 +404,42 @@ fn an_offer_to_accept_shows_what_its_failure_costs() {
     });
     let drawn = picture(&launch, "4", (120, 40));
     assert!(drawn.contains("(if it fails: $1.00 in 2.9 h – misses the deadline by 30 min)"), "{drawn}");
+}
+
+/// "Which layer is slow?" needs no key.
+#[test]
+fn the_slowest_layers_are_on_the_first_screen() {
+    for size in [(80, 24), (120, 40)] {
+        let drawn = picture(&launch(), "1", size);
+        let line = drawn.lines().find(|line| line.contains("│ slowest  ")).unwrap_or_else(|| panic!("{drawn}"));
+        assert!(line.contains("encoder.0.query ") && line.contains(" %"), "{line}");
+    }
+}
+
+/// The price of failing and what is cheaper stay, the rest is a key away, and six offers keep the names of their GPUs.
+#[test]
+fn a_long_recommendation_leaves_room_for_the_offers() {
+    let mut launch = launch();
+    let plan = launch.engine.plan.clone();
+    launch.engine.plan = Arc::new(move |predictions, prices, goal| {
+        let solved = plan(predictions, prices, goal)?;
+        let mut found = (*solved.plan).clone();
+        let gpu = GpuSlug::new("rtx-pro-6000-blackwell-server").unwrap();
+        let part = Part { gpu, ..found.parts[0].clone() };
+        let Range { mid: cost, .. } = part.cost;
+        let then = Some(Instead { cost, hours: part.hours, late: None, over: None, with: None });
+        let risks = [Risk::Marketplace, Risk::Spot, Risk::Doubted(Vec::new())];
+        let beside = risks.map(|risk| Beside { part: part.clone(), risks: vec![risk], then: then.clone() });
+        (found.beside, found.bargain) = (beside.to_vec(), Some(part.clone()));
+        found.alternatives = vec![part; 8];
+        Ok(Solved { plan: Arc::new(found), ..solved })
+    });
+    let drawn = picture(&launch, "4", (80, 24));
+    let offers = drawn.lines().filter(|line| line.contains("1 × rtx-pro-6000-blackwell-server ")).count();
+    assert!(offers >= 5 && drawn.contains("▸ ✓"), "{drawn}");
+    assert!(drawn.contains("enter: all of it") && drawn.contains("Cheaper if you accept (if it fails: $"), "{drawn}");
+    assert!(!drawn.contains("Much faster for a little more: "), "{drawn}");
+    assert!(picture(&launch, "4 enter", (80, 40)).contains("Much faster for a little more: "));
 }
 
 /// The longest answers lose their last details on a small terminal, so that every question has its answer.

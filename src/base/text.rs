@@ -132,7 +132,7 @@ pub fn grouped(value: f64) -> String {
 ///
 /// ```
 /// use habitat_base::text::duration;
-/// assert_eq!([duration(0.409), duration(3.0), duration(544.4)], ["25 minutes", "3 h", "22.7 days"]);
+/// assert_eq!([0.409, 52.5, 544.4].map(duration), ["25 minutes", "52.5 h", "22.7 days"]);
 /// ```
 pub fn duration(hours: f64) -> String {
     let one_decimal = |value: f64| {
@@ -145,7 +145,7 @@ pub fn duration(hours: f64) -> String {
             text if h < 9.95 / 60.0 => format!("{text} minutes"),
             _ => format!("{:.0} minutes", h * 60.0),
         },
-        h if h < 47.95 => format!("{} h", one_decimal(h)),
+        h if h < 71.95 => format!("{} h", one_decimal(h)),
         h if h < 2399.0 => format!("{} days", one_decimal(h / 24.0)),
         h => format!("{} days", grouped(h / 24.0)),
     }

@@ -15,6 +15,7 @@ use habitat_prediction::{Estimate, Finding, Fits, Host, Method, Precision, Predi
 use habitat_recorder::live::Snapshot;
 use habitat_step::catalog::Catalog;
 use habitat_step::profile::Profile;
+use habitat_step::profile::breakdown::Entry;
 
 /// A GPU and the offer that the answer names with it.
 #[derive(Debug, Clone, PartialEq)]
@@ -469,7 +470,12 @@ pub fn first_lines(
     let memory = run::memory(&Snapshot::default(), Some(profile), catalog);
     let bound = verdict::of_profile(profile, memory).ok().map(|verdict| capitalised(&verdict.to_string()));
     let picks = predictions.map(|predictions| lines(predictions, prices));
-    bound.into_iter().chain(summary::slowest_layers(profile)).chain(picks.into_iter().flatten()).collect()
+    let words = |entry: Entry| {
+        format!("{} {} ({})", clean(&entry.label, 80), format::time(entry.time), format::percent(entry.share))
+    };
+    let layers: Vec<String> = summary::slowest_layers(profile, 2).into_iter().map(words).collect();
+    let layers = (!layers.is_empty()).then(|| format!("Slowest layers: {}", layers.join(", ")));
+    bound.into_iter().chain(layers).chain(picks.into_iter().flatten()).collect()
 }
 
 /// The GPUs of the answer, how they compare if they are few, and how certain all is.

@@ -64,7 +64,7 @@ impl FallbackJson {
             fails_code: setback,
             fails_when: setback_words(setback),
             fails_cost_usd: then.map(|then| then.cost.get()),
-            fails_hours: then.map(|then| then.hours.get()),
+            fails_hours: then.map(|then| then.hours.mid.get()),
             fails_late_hours: then.and_then(|then| Some(then.late?.get())),
             fails_over_usd: then.and_then(|then| Some(then.over?.get())),
             fails_with: then.map(|then| with(setback, then)),
@@ -169,7 +169,7 @@ pub fn own(plan: &Plan, prices: &PriceBook) -> Vec<String> {
         fewer.min_by_key(|one| one.all_gpus())
     };
     let part_words = |part: &Part| {
-        let (cost, hours) = (format::usd(part.cost.mid), format::hours(part.hours.mid));
+        let (cost, hours) = (format::usd(part.cost.mid), format::hours_mid(&part.hours));
         let speed = fewer(part).map(|few| speed_words(part, few)).unwrap_or_default();
         format!("{}: {cost} in {hours}{speed}", gpu_words(part))
     };
@@ -338,14 +338,14 @@ pub fn gain(beside: &Beside) -> String {
         "{}: {} in {}, {}",
         what(beside),
         format::usd(cost.mid),
-        format::hours(hours.mid),
+        format::hours_mid(hours),
         offer_words(&beside.part)
     )
 }
 
 /// Cost and time of the work if an offer fails, what does it, and the limits that it exceeds.
 pub fn instead(then: &Instead, with: &str) -> String {
-    let done = format!("{} in {}{with}", format::usd(then.cost), format::hours(then.hours));
+    let done = format!("{} in {}{with}", format::usd(then.cost), format::hours_mid(&then.hours));
     let late = then.late.map(|late| format!("misses the deadline by {}", format::hours(late)));
     let over = then.over.map(|over| format!("exceeds the budget by {}", format::usd(over)));
     let over: Vec<String> = late.into_iter().chain(over).collect();
@@ -395,7 +395,7 @@ pub fn concessions(plan: &Plan) -> Vec<String> {
 fn longer(plan: &Plan) -> Option<String> {
     let longer = plan.longer.as_ref()?;
     let with: Vec<String> = longer.with.iter().map(Words::words).collect();
-    let (cost, hours) = (format::usd(longer.cost), format::hours(longer.hours.mid));
+    let (cost, hours) = (format::usd(longer.cost), format::hours_mid(&longer.hours));
     let flag = deadline_flag(plan.goal.confidence.end(&longer.hours));
     Some(format!(
         "{} if it may take longer: {cost} in {hours}, {} ({flag})",
@@ -413,7 +413,7 @@ pub fn bargain(plan: &Plan) -> Option<String> {
     } else {
         ("Much faster for a little more", deadline_flag(end))
     };
-    let (cost, hours) = (format::usd(part.cost.mid), format::hours(part.hours.mid));
+    let (cost, hours) = (format::usd(part.cost.mid), format::hours_mid(&part.hours));
     let up_to =
         if end.get() > part.hours.mid.get() { format!(" (up to {})", format::hours(end)) } else { String::new() };
     Some(format!("{what}: {cost} in {hours}{up_to}, {} ({flag})", offer_words(part)))

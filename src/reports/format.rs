@@ -162,16 +162,24 @@ pub fn hours_range(range: &Range<Hours>) -> String {
     format!("{} {unit}", low_high(low, high))
 }
 
-/// Hours with their range unless it is empty, in one unit: `12.3 h (10.1–14.5 h)`.
-pub fn hours_with_range(range: &Range<Hours>) -> String {
-    if range.low == range.high {
-        return hours(range.mid);
-    }
+/// Expected hours in the unit of their range: both may be on one screen.
+///
+/// ```
+/// use habitat_base::units::{Hours, Range};
+/// let range = Range { low: 60.0, mid: 70.0, high: 80.0 }.map(Hours::known);
+/// assert_eq!(habitat_reports::format::hours_mid(&range), "2.9 days");
+/// ```
+pub fn hours_mid(range: &Range<Hours>) -> String {
     let (unit, scale) = unit_of_hours(range.high);
     let mid = bare_hours(range.mid.get() * scale, unit);
-    // A unit that suits the upper end.
     let unit = if unit == "days" && mid == "1" { "day" } else { unit };
-    format!("{mid} {unit} ({})", hours_range(range))
+    format!("{mid} {unit}")
+}
+
+/// Hours with their range unless it is empty, in one unit: `12.3 h (10.1–14.5 h)`.
+pub fn hours_with_range(range: &Range<Hours>) -> String {
+    let mid = hours_mid(range);
+    if range.low == range.high { mid } else { format!("{mid} ({})", hours_range(range)) }
 }
 
 /// Dollars: cents below $100, fractions of a cent below $1.

@@ -173,18 +173,13 @@ fn write_modules(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// The two modules with the most device time of their own, without that of their submodules; `None` if no modules or times
-/// were recorded.
-pub(super) fn slowest_layers(profile: &Profile) -> Option<String> {
+/// The modules with the most device time of their own, without that of their submodules, at most `count`; empty if no
+/// modules or times were recorded.
+pub fn slowest_layers(profile: &Profile, count: usize) -> Vec<Entry> {
     let entries =
         Breakdown::entries(profile, GroupBy::Module, None, |operation| habitat_step::op::family(operation).name());
-    let is_layer = |entry: &&Entry| entry.operations.iter().any(|&place| profile.operations[place].module.is_some());
-    let words = |entry: &Entry| {
-        format!("{} {} ({})", text::clean(&entry.label, 80), format::time(entry.time), format::percent(entry.share))
-    };
-    let layers: Vec<String> =
-        entries.iter().filter(is_layer).filter(|entry| entry.time.get() > 0.0).take(2).map(words).collect();
-    (!layers.is_empty()).then(|| format!("Slowest layers: {}", layers.join(", ")))
+    let is_layer = |entry: &Entry| entry.operations.iter().any(|&place| profile.operations[place].module.is_some());
+    entries.into_iter().filter(|entry| is_layer(entry) && entry.time.get() > 0.0).take(count).collect()
 }
 
 /// Breakdown of the step in one line: parts of at least 1 %, and the sum of the others.

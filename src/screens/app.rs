@@ -147,6 +147,8 @@ pub struct App {
     pub said: VecDeque<(Tone, String)>,
     /// The prediction.
     pub predictions: Job<Predictions>,
+    /// The same in the recorded precision, if another one is chosen.
+    pub unchanged: Job<Predictions>,
     /// Predictions of selected GPUs by operation.
     pub details: Job<Predictions>,
     /// All methods on one GPU, for the dialog.
@@ -193,6 +195,7 @@ impl App {
             message: None,
             said: VecDeque::new(),
             predictions: Job::default(),
+            unchanged: Job::default(),
             details: Job::default(),
             comparison: Job::default(),
             sweep: Job::default(),

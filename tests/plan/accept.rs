@@ -346,7 +346,7 @@ fn the_recorded_batch_is_kept_and_another_is_a_choice() {
     assert_eq!((other.accept().as_slice(), other.part.global_batch_size), ([Accept::Batch].as_slice(), Some(256)));
     assert_eq!(other.risks, [Risk::Batch(Some(256))]);
     assert!((other.part.updates() - 1250.0).abs() < 1e-6);
-    let then = other.then.as_ref().unwrap().hours;
+    let then = other.then.as_ref().unwrap().hours.mid;
     assert!((then.get() / other.part.hours.mid.get() - 8.0).abs() < 1e-9);
     let mut free = goal.clone();
     free.limits.accept = vec![Accept::Batch];
@@ -354,7 +354,10 @@ fn the_recorded_batch_is_kept_and_another_is_a_choice() {
     assert_eq!(accepted.parts[0].global_batch_size, Some(256));
     // Once accepted, it still shows what as many updates take.
     let fallback = accepted.fallback.as_ref().unwrap();
-    assert_eq!((fallback.setback, fallback.then.as_ref().map(|then| then.hours)), (Setback::SameUpdates, Some(then)));
+    assert_eq!(
+        (fallback.setback, fallback.then.as_ref().map(|then| then.hours.mid)),
+        (Setback::SameUpdates, Some(then))
+    );
     assert!(verdict(&accepted).unwrap().contains(", a global batch of 256: "), "{:?}", verdict(&accepted));
     // Inference has no updates, and a step recorded on several GPUs does not contain its global batch.
     let [mut inference, mut communicates] = [&steps, &steps].map(Clone::clone);

@@ -72,7 +72,7 @@ impl Prepared {
         let Some((mut plan, mut used)) = self.checked(goal.clone(), &limit)? else {
             let mut plan = self.empty(goal);
             plan.beside = self.beside(&plan, &limit, self.closest_firm(&limit).as_ref());
-            let lifted = sources.map(|(predictions, prices)| relax::reasons(self, predictions, prices, &limit));
+            let lifted = sources.map(|sources| relax::reasons(self, sources, &limit));
             plan.reasons = explain::reasons(self, &limit, lifted.unwrap_or_default());
             plan.larger_batch = sources.and_then(|of| self.larger_batch(self.larger(of), &[], &limit));
             plan.rejected = self.rejections(&plan, &[], &[], &limit);

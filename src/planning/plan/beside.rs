@@ -1,13 +1,12 @@
 //! Offers beside the plan, which the user would have to accept first ([`Accept`]).
 
-use super::configuration::Configuration;
+use super::configuration::{Configuration, Sources};
 use super::prepared::Prepared;
 use super::problem::{Aim, Limit, SAME, over};
 use super::search::{aims, best_single};
 use super::{Accept, Goal, Limits, Machines, Objective, Part, Plan, PlanNote, Reason, Risk, Setback};
-use crate::pricing::{PriceBook, Tier};
+use crate::pricing::Tier;
 use habitat_base::units::{Hours, Range, Usd};
-use habitat_prediction::Predictions;
 
 /// An offer beside the plan is shown if its first aim is at most this share of the plan's (a choice).
 const WORTH: f64 = 0.95;
@@ -47,8 +46,8 @@ impl Beside {
 pub struct Instead {
     /// Expected cost.
     pub cost: Usd,
-    /// Expected hours.
-    pub hours: Hours,
+    /// Hours.
+    pub hours: Range<Hours>,
     /// Hours past the deadline, at the end that has to meet it; `None` if it is met.
     pub late: Option<Hours>,
     /// Expected dollars above the budget; `None` if it is kept.
@@ -145,18 +144,18 @@ impl Prepared {
     }
 
     /// The best firm offer of the tiers that the goal excludes, with the value of its first aim.
-    pub(super) fn other_tier(&self, of: (&Predictions, &PriceBook), limit: &Limit) -> Option<(Instead, f64)> {
+    pub(super) fn other_tier(&self, of: Sources<'_>, limit: &Limit) -> Option<(Instead, f64)> {
         let tiers: Vec<Tier> = Tier::ALL.into_iter().filter(|tier| !self.goal.limits.tiers.contains(tier)).collect();
         if tiers.is_empty() {
             return None;
         }
         let limits = Limits { tiers, accept: Vec::new(), ..self.goal.limits.clone() };
-        Prepared::new(of.0, of.1, &Goal { limits, ..self.goal.clone() }).ok()?.best_firm(limit)
+        Self::of(of, &Goal { limits, ..self.goal.clone() }, Some(&|_, _| true)).ok()?.best_firm(limit)
     }
 
     /// Note on an offer of another tier, if it is as good as the plan or better: users name a tier to pay less.
     pub(super) fn tier_note(&self, plan: &Plan, (other, value): (Instead, f64)) -> Option<PlanNote> {
-        let (cost_usd, hours, objective) = (other.cost, other.hours, self.goal.objective);
+        let (cost_usd, hours, objective) = (other.cost, other.hours.mid, self.goal.objective);
         let note = PlanNote::OtherTier { with: other.with?, cost_usd, hours, objective };
         (value <= self.planned(plan) * (1.0 + SAME)).then_some(note)
     }
@@ -232,7 +231,7 @@ impl Prepared {
     fn instead(&self, of: (Range<Hours>, Range<Usd>), with: Option<Machines>, limit: &Limit) -> Instead {
         let late = over(self.goal.confidence.end(&of.0).get(), limit.deadline).map(Hours::known);
         let over = over(of.1.mid.get(), limit.budget).map(Usd::known);
-        Instead { cost: of.1.mid, hours: of.0.mid, late, over, with }
+        Instead { cost: of.1.mid, hours: of.0, late, over, with }
     }
 
     /// An offer that costs a little more and takes at most half the time. If the goal is the earliest finish: one that

@@ -126,9 +126,15 @@ pub(crate) fn amount(predictions: &Predictions, goal: &Goal) -> Result<Amount, P
     Samples::new(samples).ok().filter(|_| valid).map(Amount::Samples).ok_or(PlanError::Work(samples))
 }
 
+/// Predictions and offers.
+pub(crate) type Sources<'a> = (&'a Predictions, &'a PriceBook);
+/// Numbers of machines that a search for a plan tries, by place of the offer in the price book.
+pub(crate) type Tried<'a> = &'a dyn Fn(usize, u32) -> bool;
+
 /// Turns each offer into configurations or a rejection. Configurations are sorted by the name of the offer, so that the
-/// order of the price book has no influence.
-pub(crate) fn configurations(predictions: &Predictions, prices: &PriceBook, goal: &Goal) -> Usable {
+/// order of the price book has no influence. With `tried` it makes only these, and none that the goal does not accept.
+pub(crate) fn configurations(sources: Sources<'_>, goal: &Goal, tried: Option<Tried<'_>>) -> Usable {
+    let (predictions, prices) = sources;
     let by_gpu: HashMap<&GpuSlug, &Prediction> = predictions.predictions.iter().map(|p| (&p.gpu.slug, p)).collect();
     // Cache: many offers have the same GPUs and counts.
     let mut sized: HashMap<Alike<'_>, Result<Vec<(SizedStep, bool)>, Refusal>> = HashMap::new();
@@ -139,13 +145,14 @@ pub(crate) fn configurations(predictions: &Predictions, prices: &PriceBook, goal
     let other = freed(predictions, goal).map(with_flag(true));
     let kept = batch::recorded(predictions, goal);
     let freed_batch = kept.as_ref().and_then(|goal| goal.global_batch);
-    let other = other.or_else(|| kept.map(with_flag(false)));
+    let other = other.or_else(|| kept.map(with_flag(false))).filter(|_| tried.is_none());
     for (place, offer) in prices.offers().iter().enumerate() {
         let mut nearest: Option<Refusal> = None;
         let before = possible.len();
         let site = Site::new(offer, prices);
         let parallel = goal.model_parallel;
-        for machines in goal.limits.machines(parallel.machines(offer.gpu_count), offer) {
+        let numbers = goal.limits.machines(parallel.machines(offer.gpu_count), offer);
+        for machines in numbers.filter(|machines| tried.is_none_or(|tried| tried(place, *machines))) {
             let network = Network::new(offer.network_gbit_per_second, goal.assumptions.network(offer));
             let (gpus, cpus) = (offer.gpu_count, offer.vcpus);
             let layout = Layout { machines, gpus, cpus, network, sharding: Sharding::None, parallel };

@@ -92,12 +92,7 @@ fn both_relaxed(prepared: &Prepared, limit: &Limit) -> Option<NoPlan> {
         let aim = Aim::Excess { hours: unit(deadline), usd: unit(budget) };
         solve_one(problem, aim, limit).ok()?.hours
     } else {
-        let (choice, _) = problem
-            .choices
-            .iter()
-            .enumerate()
-            .filter_map(|(c, _)| problem.whole(c).map(|(finish, cost)| (c, excess(finish, cost))))
-            .min_by(|a, b| a.1.total_cmp(&b.1))?;
+        let (choice, ..) = prepared.wholes().min_by(|a, b| excess(a.1, a.2).total_cmp(&excess(b.1, b.2)))?;
         vec![(choice, problem.work / problem.choices[choice].rate)]
     };
     let (finish, cost) = (problem.value(Aim::Finish, &hours), problem.value(Aim::Cost, &hours));
@@ -135,14 +130,13 @@ fn less_confidence(prepared: &Prepared, limit: &Limit) -> Option<NoPlan> {
 
 /// Waits of the recorded GPU for its host that lengthen the steps of an offer.
 fn host_waits(prepared: &Prepared) -> Option<NoPlan> {
-    prepared.configurations.iter().flat_map(|configuration| &configuration.warnings).find_map(
-        |warning| match *warning {
-            Finding::HostBound { idle_us, data_us, step_us, .. } => {
-                Some(NoPlan::HostWaits { idle_us: idle_us + data_us, step_us })
-            }
-            _ => None,
-        },
-    )
+    let mut warnings = prepared.configurations.iter().flat_map(|configuration| &configuration.warnings);
+    warnings.find_map(|warning| match *warning {
+        Finding::HostBound { idle_us, data_us, step_us, .. } => {
+            Some(NoPlan::HostWaits { idle_us: idle_us + data_us, step_us })
+        }
+        _ => None,
+    })
 }
 
 /// Number of rejected offers of each kind, with the nearest miss.

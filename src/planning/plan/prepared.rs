@@ -2,7 +2,7 @@
 
 use super::assumptions::check_assumptions;
 use super::batch::{batch_size, kept};
-use super::configuration::{Configuration, Excluded, Usable, amount, configurations};
+use super::configuration::{Configuration, Excluded, Sources, Tried, Usable, amount, configurations};
 use super::problem::{Choice, Limit, Problem};
 use super::search::{Found, best};
 use super::{Amount, Goal, Limits, Objective, Part, PlanError};
@@ -51,6 +51,12 @@ impl Prepared {
     /// # Errors
     /// [`PlanError`] for a missing batch size or sequence length, zero work or parts, or an assumption out of range.
     pub fn new(predictions: &Predictions, prices: &PriceBook, goal: &Goal) -> Result<Self, PlanError> {
+        Self::of((predictions, prices), goal, None)
+    }
+
+    /// The same, or only what a search for a plan needs.
+    pub(super) fn of(sources: Sources<'_>, goal: &Goal, tried: Option<Tried<'_>>) -> Result<Self, PlanError> {
+        let (predictions, prices) = sources;
         if goal.max_parts == 0 {
             return Err(PlanError::NoParts);
         }
@@ -59,7 +65,7 @@ impl Prepared {
         let keeps_batch = goal.global_batch.is_none() && kept.is_some();
         let goal = &Goal { global_batch: kept, ..goal.clone() };
         let work = amount(predictions, goal)?;
-        let Usable { configurations, others, excluded } = configurations(predictions, prices, goal);
+        let Usable { configurations, others, excluded } = configurations(sources, goal, tried);
         let most_kg = goal.limits.max_co2.map(KilogramsCo2e::get);
         let problem = |of: &[Configuration]| {
             let choices = of.iter().map(|c| c.choice(goal)).collect();
@@ -150,9 +156,9 @@ impl Prepared {
 
     /// Own machines with several GPUs at larger global batches than the recorded one, smallest first, with all the work;
     /// empty if the user chose the batch.
-    pub(super) fn larger(&self, (predictions, prices): (&Predictions, &PriceBook)) -> Vec<Part> {
+    pub(super) fn larger(&self, sources: Sources<'_>) -> Vec<Part> {
         let Limits { offers: named, .. } = &self.goal.limits;
-        let own = prices.offers().iter().filter(|offer| offer.is_at_own_place() && offer.gpu_count > 1);
+        let own = sources.1.offers().iter().filter(|offer| offer.is_at_own_place() && offer.gpu_count > 1);
         let offers = own.map(|offer| offer.id.to_string()).filter(|id| named.is_empty() || named.contains(id));
         let limits = Limits { offers: offers.collect(), ..self.goal.limits.clone() };
         let batch = self.goal.global_batch.filter(|_| self.keeps_batch && !limits.offers.is_empty());
@@ -160,7 +166,7 @@ impl Prepared {
         let of = |times: u64| {
             let global_batch = Some(batch.saturating_mul(times));
             let goal = Goal { global_batch, limits: limits.clone(), ..self.goal.clone() };
-            configurations(predictions, prices, &goal).configurations
+            configurations(sources, &goal, Some(&|_, _| true)).configurations
         };
         LARGER.into_iter().flat_map(of).map(|one| one.part(self.work.get() / one.rate(), true)).collect()
     }

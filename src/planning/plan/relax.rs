@@ -2,15 +2,16 @@
 //! others, and plans again. For a numeric
 //! limit, proposes the smallest change that suffices, as long as one offer does all the work.
 
+use std::collections::HashMap;
+
 use super::batch::freed;
-use super::configuration::Configuration;
+use super::configuration::{Configuration, Sources};
 use super::explain::machines;
 use super::prepared::Prepared;
 use super::problem::Limit;
 use super::{Accept, Goal, Lift, Limits, NoPlan};
-use crate::pricing::{PriceBook, Tier};
+use crate::pricing::Tier;
 use habitat_base::units::{Bytes, Hours, KilogramsCo2e, Usd, UsdPerHour};
-use habitat_prediction::Predictions;
 
 /// Maximum number of machines to try instead of fewer (a choice).
 const MOST_MACHINES: u32 = 16;
@@ -40,27 +41,22 @@ struct Lifted {
 }
 
 /// Proposals that would allow a plan, each with one limit lifted.
-pub(super) fn reasons(
-    prepared: &Prepared,
-    predictions: &Predictions,
-    prices: &PriceBook,
-    limit: &Limit,
-) -> Vec<NoPlan> {
-    let lifted = lifted(&prepared.goal.limits);
+pub(super) fn reasons(prepared: &Prepared, sources: Sources<'_>, limit: &Limit) -> Vec<NoPlan> {
+    let (lifted, enough) = (lifted(&prepared.goal.limits), enough(prepared, limit));
     let helps = lifted.iter().filter_map(|lifted| {
         let is_other = lifted.limits.accept != prepared.goal.limits.accept;
-        let goal = if is_other { freed(predictions, &prepared.goal)? } else { prepared.goal.clone() };
+        let goal = if is_other { freed(sources.0, &prepared.goal)? } else { prepared.goal.clone() };
         let goal = Goal { limits: lifted.limits.clone(), ..goal };
-        helps(lifted, &Prepared::new(predictions, prices, &goal).ok()?, limit)
+        let is_single = goal.max_parts == 1 && goal.limits.max_machines > prepared.goal.limits.max_machines;
+        let tried = |place, machines| !is_single || enough.get(&place).is_none_or(|least| machines >= *least);
+        helps(lifted, &Prepared::of(sources, &goal, Some(&tried)).ok()?, limit)
     });
     let mut reasons: Vec<NoPlan> = helps.collect();
-    let one_does = |lift: &Lift| matches!(lift, Lift::MaxMachines(_));
-    let is_one = reasons.iter().any(|reason| matches!(reason, NoPlan::OtherLimit { change, .. } if one_does(change)));
+    let is_one = reasons.iter().any(|reason| matches!(reason, NoPlan::OtherLimit { change: Lift::MaxMachines(_), .. }));
     // With one machine, the batch alone does: that is an offer beside the plan.
     let is_needed = |machines: u32| !is_one && machines > prepared.goal.limits.max_machines;
-    reasons.retain(|reason| match reason {
-        NoPlan::OtherLimit { change: Lift::BatchOnMachines(machines), .. } => is_needed(*machines),
-        _ => true,
+    reasons.retain(|reason| {
+        !matches!(reason, NoPlan::OtherLimit { change: Lift::BatchOnMachines(number), .. } if !is_needed(*number))
     });
     // Exclude purchase options and accepted risks, which are limited by default.
     let (tiers, accept) = (Tier::ALL.to_vec(), Accept::ALL.to_vec());
@@ -69,6 +65,24 @@ pub(super) fn reasons(
         reasons.push(NoPlan::LimitsDoNotHelp);
     }
     reasons
+}
+
+/// How much faster and cheaper than in proportion a job may get on more machines, at most (a choice): each has to hold
+/// and accumulate less.
+const SUPERLINEAR: f64 = 2.0;
+
+/// Smallest number of machines with which each offer may keep the limits, by its place; other numbers need no try.
+fn enough(prepared: &Prepared, limit: &Limit) -> HashMap<usize, u32> {
+    let mut enough = HashMap::new();
+    for one in prepared.configurations.iter().chain(&prepared.others) {
+        let (hours, cost) = prepared.ranges(one, 1.0);
+        let all = hours.low.get() * f64::from(one.machines) / SUPERLINEAR;
+        let times = limit.deadline.map_or(0.0, |deadline| (all / deadline).ceil());
+        let is_dear = limit.budget.is_some_and(|budget| cost.low.get() > SUPERLINEAR * budget);
+        let machines = if is_dear { u32::MAX } else { times as u32 };
+        enough.entry(one.place).and_modify(|least: &mut u32| *least = machines.min(*least)).or_insert(machines);
+    }
+    enough
 }
 
 /// The plan without the limit; `None` if none exists either.

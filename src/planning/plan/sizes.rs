@@ -88,7 +88,9 @@ fn sizes(prediction: &Prediction, layout: Layout, workload: &Workload, goal: &Go
     let (step, data) = (prediction.planning_step(), prediction.data.as_ref());
     let own = At { batch: batch_size(workload), step, data, memory: &prediction.memory, why: None };
     let own = own.sized(prediction, layout, workload, goal);
-    let others = prediction.at_batches.iter().filter_map(|at| {
+    // The reasons against these are not shown.
+    let divides = |batch| accumulation(goal.global_batch, Some(batch), Runners::new(&layout)).is_ok();
+    let others = prediction.at_batches.iter().filter(|at| divides(at.batch_size)).filter_map(|at| {
         let (batch, data, why) = (Some(at.batch_size), at.data.as_ref(), Some(&at.why));
         let at = At { batch, step: at.step, data, memory: &at.memory, why };
         at.sized(prediction, layout, workload, goal).ok()

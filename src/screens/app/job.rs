@@ -85,6 +85,12 @@ impl<T> Job<T> {
         self.value.clone()
     }
 
+    /// Words to add to the title of a value of earlier inputs; empty if it is up to date.
+    pub(crate) fn stale_words(&self, inputs: &str) -> String {
+        let words = if self.is_running() { "still computing with the new" } else { "of the earlier" };
+        if self.is_stale() { format!(" – {words} {inputs}") } else { String::new() }
+    }
+
     /// Whether the value belongs to earlier inputs.
     pub const fn is_stale(&self) -> bool {
         self.value.is_some() && !self.fresh

@@ -80,6 +80,8 @@ pub enum Msg {
 pub enum Question {
     /// Every GPU.
     Predict(Arc<Profile>, Chosen),
+    /// The same in the recorded precision.
+    Unchanged(Arc<Profile>, Chosen),
     /// Some GPUs by operation.
     Detail(Arc<Profile>, Vec<GpuSlug>, Chosen),
     /// The methods on one GPU.
@@ -102,6 +104,7 @@ pub type Computed<T> = Result<Arc<T>, String>;
 #[allow(missing_docs, reason = "as the questions")]
 pub enum Answer {
     Predict(Computed<Predictions>),
+    Unchanged(Computed<Predictions>),
     Detail(Computed<Predictions>),
     Compare(Computed<Comparison>),
     Batches(Computed<Sweep>),
@@ -188,6 +191,7 @@ impl Engine {
     fn computed(&self, question: &Question) -> Answer {
         match question {
             Question::Predict(step, chosen) => Answer::Predict(shared(|| (self.predict)(step, *chosen))),
+            Question::Unchanged(step, chosen) => Answer::Unchanged(shared(|| (self.predict)(step, *chosen))),
             Question::Detail(step, gpus, chosen) => Answer::Detail(shared(|| (self.detail)(step, gpus, *chosen))),
             Question::Compare(step, gpu, chosen) => Answer::Compare(shared(|| (self.compare)(step, gpu, *chosen))),
             Question::Batches(step, gpu, chosen) => Answer::Batches(shared(|| (self.batches)(step, gpu, *chosen))),

@@ -1,6 +1,7 @@
 //! State changes: one message in, effects out.
 
 use crate::action::{Action, Screen};
+use crate::app::engine::Chosen;
 use crate::app::input::Input;
 use crate::app::modal::Modal;
 use crate::app::msg::{Answer, Effect, Msg, Question, Target};
@@ -61,6 +62,7 @@ impl App {
                     }
                 }
             }
+            Answer::Unchanged(result) => _ = self.unchanged.finish(generation, result),
             Answer::Detail(result) => {
                 self.note_failure("the prediction by operation", &result);
                 self.details.finish(generation, result);
@@ -105,6 +107,12 @@ impl App {
         }
         let question = Question::Predict(self.setup.profile.clone(), self.chosen);
         effects.push(Effect::Ask { generation: self.predictions.start(), question });
+        // The same in the recorded precision, to compare with.
+        if predict::precision(self).is_some() {
+            let recorded = Chosen { precision: Some(None), batch: Some(None), ..self.chosen };
+            let question = Question::Unchanged(self.setup.profile.clone(), recorded);
+            effects.push(Effect::Ask { generation: self.unchanged.start(), question });
+        }
     }
 
     pub(super) fn start_jobs(&mut self, effects: &mut Vec<Effect>) {
@@ -211,11 +219,9 @@ impl App {
             }
             Action::Sort => self.sort(None),
             Action::Reverse => {
-                let selected = screen.selected_key(self);
                 if let Some(list) = screen.list_mut(self) {
-                    list.reversed = !list.reversed;
+                    (list.reversed, list.selected) = (!list.reversed, 0);
                 }
-                self.select_again(selected);
             }
             Action::Origin => self.ask_origin(),
             Action::Rerun if self.is_awaiting() => self.tell(Tone::Hint, "nothing recorded yet"),
@@ -266,11 +272,10 @@ impl App {
         }
     }
 
-    /// Sorts by a column, or by the next one; the column in use is reversed.
+    /// Sorts by a column, or by the next one; the column in use is reversed. The list shows its first rows.
     fn sort(&mut self, column: Option<usize>) {
         let screen = self.screen.behaviour();
         let columns = screen.sorts(self);
-        let selected = screen.selected_key(self);
         if let Some(list) = screen.list_mut(self)
             && !columns.is_empty()
         {
@@ -279,18 +284,9 @@ impl App {
                 Some(column) => (list.sort, list.reversed) = (column, false),
                 None => (list.sort, list.reversed) = ((list.sort + 1) % columns.len(), false),
             }
+            list.selected = 0;
             let text = format!("sorted by {}", columns[list.sort]);
             self.tell(Tone::Good, text);
-            self.select_again(selected);
-        }
-    }
-
-    /// Selects the row with a key again, after the order of the rows has changed.
-    fn select_again(&mut self, key: Option<String>) {
-        let screen = self.screen.behaviour();
-        let place = key.and_then(|key| screen.place_of(self, &key)).unwrap_or(0);
-        if let Some(list) = screen.list_mut(self) {
-            list.selected = place;
         }
     }
 

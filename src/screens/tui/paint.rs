@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::style::{Color, Modifier, Style};
+use ratatui::symbols::line;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Padding, Widget};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
@@ -136,15 +137,21 @@ impl<'a> Painter<'a> {
         while right.width() + 2 > left && !right.is_empty() {
             right = right.rsplit_once(" · ").map_or("", |(kept, _)| kept);
         }
-        let line = || Span::styled(self.glyphs.frame.horizontal_top, frame);
+        let top = || Span::styled(self.glyphs.frame.horizontal_top, frame);
+        let mut corners = self.glyphs.frame;
+        // A frame below another may share its border.
+        let is_ascii = corners.top_left == corners.bottom_left;
+        if !is_ascii && self.buffer[(area.x, area.y)].symbol() == corners.bottom_left {
+            (corners.top_left, corners.top_right) = (line::VERTICAL_RIGHT, line::VERTICAL_LEFT);
+        }
         let mut block = Block::bordered()
-            .border_set(self.glyphs.frame)
+            .border_set(corners)
             .border_style(frame)
             .padding(Padding::horizontal(1))
-            .title_top(Line::from(vec![line(), Span::styled(title, name)]));
+            .title_top(Line::from(vec![top(), Span::styled(title, name)]));
         if !right.is_empty() {
             let right = Span::styled(format!(" {right} "), note);
-            block = block.title_top(Line::from(vec![right, line()]).right_aligned());
+            block = block.title_top(Line::from(vec![right, top()]).right_aligned());
         }
         let inside = block.inner(area);
         block.render(area, self.buffer);

@@ -21,7 +21,7 @@ const NAMED: usize = 20;
 /// Reasons for a job that has no plan alone.
 pub(super) fn alone(job: &Job, prepared: &Prepared, rents: bool, prices: &PriceBook) -> Vec<NoPlan> {
     let limit = Prepared::limit(prepared.goal.deadline, prepared.goal.budget);
-    let lifted = rents.then(|| relax::reasons(prepared, &job.predictions, prices, &limit));
+    let lifted = rents.then(|| relax::reasons(prepared, (&job.predictions, prices), &limit));
     let own = reasons(prepared, &limit, lifted.unwrap_or_default());
     own.into_iter().map(|reason| NoPlan::JobAlone { job: job.name.clone(), reason: Box::new(reason) }).collect()
 }

@@ -24,6 +24,8 @@ pub struct OverviewState {
     pub breakdown: Breakdown,
     /// By operator name, in order of device time, or of FLOPs without times.
     pub top: Vec<Row>,
+    /// The modules with the most device time of their own, and the share of each.
+    layers: Vec<(String, f64)>,
     /// The bottleneck of the step, or why it is unknown.
     verdict: Result<Verdict, String>,
     /// Whether the step communicates with other GPUs.
@@ -37,6 +39,7 @@ impl OverviewState {
         Self {
             verdict: verdict::of_profile(profile, memory),
             breakdown: Breakdown::of(profile),
+            layers: summary::slowest_layers(profile, 5).into_iter().map(|one| (one.label, one.share)).collect(),
             top: profile::grouped(profile, GroupBy::Name, None),
             communicates: communicates(profile),
         }
@@ -131,6 +134,23 @@ pub(crate) fn memory_by_kind(profile: &Profile, width: usize) -> Option<String> 
     Some(memory::kinds_within(profile.step.as_ref()?.memory.as_ref()?, width))
 }
 
+/// The slowest layers with their shares of device time, as many as fit in `width` characters: the last two names of each
+/// path are enough.
+pub(crate) fn layers(app: &App, width: usize) -> Option<String> {
+    let words = |(path, share): &(String, f64)| {
+        let path = clean(path, 80);
+        let is_number = |c: char| c == '*' || c.is_ascii_digit();
+        let mut names = path.rmatch_indices('.').filter(|(at, _)| !path[at + 1..].starts_with(is_number));
+        let name = names.nth(1).map_or(&*path, |(at, _)| &path[at + 1..]);
+        format!("{name} {}", format::percent(*share))
+    };
+    let mut shown: Vec<String> = app.overview.layers.iter().map(words).collect();
+    while shown.len() > 1 && shown.join(" · ").chars().count() > width {
+        shown.pop();
+    }
+    (!shown.is_empty()).then(|| shown.join(" · "))
+}
+
 /// Warnings about the GPUs that the answers name, in a few words; those about any GPU if they name none.
 pub fn warnings(app: &App) -> Vec<String> {
     let picks = &app.predict.picks;
@@ -151,8 +171,8 @@ pub struct Answer {
     pub answer: Option<String>,
     /// Range, method and circumstances, or the reason for a missing answer.
     pub detail: Vec<String>,
-    /// Whether it belongs to earlier inputs.
-    pub stale: bool,
+    /// Words if it belongs to earlier inputs; else empty.
+    pub stale: String,
 }
 
 /// The three answers: what to rent, then the GPUs.
@@ -199,7 +219,7 @@ fn fastest(app: &App) -> Answer {
         question: "Fastest GPU",
         answer: None,
         detail: waiting(app),
-        stale: app.predictions.is_stale(),
+        stale: app.predictions.stale_words("settings"),
     })
 }
 
@@ -214,14 +234,14 @@ fn best_value(app: &App) -> Answer {
         } else {
             waiting(app)
         };
-        Answer { question, answer: None, detail, stale: app.predictions.is_stale() }
+        Answer { question, answer: None, detail, stale: app.predictions.stale_words("settings") }
     })
 }
 
 /// Converts an answer about predictions to that of the screen.
 fn of_predictions(app: &App, question: &'static str, found: Option<answer::Answer>) -> Option<Answer> {
     let answer::Answer { answer, detail, .. } = found?;
-    Some(Answer { question, answer: Some(answer), detail, stale: app.predictions.is_stale() })
+    Some(Answer { question, answer: Some(answer), detail, stale: app.predictions.stale_words("settings") })
 }
 
 /// Doubts about a price, in parentheses.
@@ -232,14 +252,14 @@ fn doubt(marks: &str) -> String {
 /// The best offer with something to accept, with what the work costs if that offer fails.
 fn alternative(plan: &Plan) -> Option<String> {
     let best = plan.beside.first()?;
-    let (cost, hours) = (format::usd(best.part.cost.mid), format::hours(best.part.hours.mid));
+    let (cost, hours) = (format::usd(best.part.cost.mid), format::hours_mid(&best.part.hours));
     let fails = beside::risk(best.setback(), best.then.as_ref());
     Some(format!("{}: {}, {cost} in {hours}; {fails}", beside::heading(plan), beside::what(best)))
 }
 
 fn recommended(app: &App) -> Answer {
     let question = "Recommended offer";
-    let stale = app.plan.is_stale();
+    let stale = plan::stale_words(app);
     let found = app.plan.value().and_then(|plan: &Plan| Some((plan, plan.parts.first()?, plan.total.as_ref()?)));
     let Some((plan, first, total)) = found else {
         let detail = match app.plan.value() {
@@ -270,7 +290,7 @@ fn recommended(app: &App) -> Answer {
         answer: Some(format!(
             "{} in {} for {}",
             format::usd(total.cost.mid),
-            format::hours(total.hours.mid),
+            format::hours_mid(&total.hours),
             plan::work_words(app)
         )),
         detail: vec![

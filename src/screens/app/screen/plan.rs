@@ -249,6 +249,12 @@ pub(crate) const fn chart_beside(app: &App) -> bool {
     app.size.0 >= 110 && app.size.1 >= 28
 }
 
+/// Words for a plan of earlier limits or predictions; empty if it is up to date.
+pub(crate) fn stale_words(app: &App) -> String {
+    let is_of_goal = app.plan.value().is_some_and(|plan| plan.goal == *app.goal());
+    app.plan.stale_words(if is_of_goal { "predictions" } else { "limits" })
+}
+
 /// State of planning, unless it is done.
 pub(crate) fn state_line(app: &App) -> Option<String> {
     let rerun = app.setup.keymap.hint(Action::Rerun);
@@ -282,6 +288,11 @@ pub fn confidence(app: &App) -> Confidence {
     app.plan.value().map_or(app.goal().confidence, |plan| plan.goal.confidence)
 }
 
+/// Heading of times at this end of the range.
+const fn time_heading(confidence: Confidence) -> &'static str {
+    if matches!(confidence, Confidence::High) { "time (high)" } else { "time (mid)" }
+}
+
 /// Words in the column of dates for a price without one. The electricity of an own machine needs no date.
 fn undated(part: &Part) -> &'static str {
     if part.offer.tier == Tier::Owned { "own" } else { "no date" }
@@ -305,6 +316,11 @@ pub fn offer_words(part: &Part) -> String {
         clean(words::price::region(&part.offer.region), 40),
         part.offer.tier
     )
+}
+
+/// Least width of GPUs in a table: their names are whole, except on a very narrow screen.
+const fn gpus_width(app: &App) -> u16 {
+    if app.size.0 < 76 { 18 } else { 40 }
 }
 
 /// GPUs in words.
@@ -371,10 +387,10 @@ pub(crate) fn alternatives_table(app: &App) -> Table {
     let confidence = confidence(app);
     let columns = vec![
         Column::words("", 1, 0),
-        Column::words("GPUs", 18, 0).sorts(4),
-        Column::figures(if confidence == Confidence::High { "time ≤" } else { "time" }, 0).sorts(2),
+        Column::words("GPUs", gpus_width(app), 0).sorts(4),
+        Column::figures(time_heading(confidence), 0).sorts(2),
         Column::figures("low–high", 5),
-        Column::figures("cost", 0).sorts(1),
+        Column::figures("cost (mid)", 0).sorts(1),
         Column::figures("low–high, $", 4),
         Column::figures("$/h", 6).sorts(3),
         Column::words("tier", 9, 2),

@@ -25,10 +25,10 @@ use crate::app::screen::behaviour::Behaviour;
 use crate::app::{App, Tone};
 use habitat_base::regress::quantile::median;
 use habitat_base::text::clean;
-use habitat_base::units::{GpuSlug, Micros};
+use habitat_base::units::GpuSlug;
 use habitat_prediction::finding::distinct;
 use habitat_prediction::hypothetical::WhatIf;
-use habitat_prediction::{Estimate, Finding, Host, Method, MethodChoice, Precision, Prediction};
+use habitat_prediction::{Estimate, Finding, Host, Method, Precision, Prediction};
 use habitat_reports::Table;
 use habitat_reports::answer::Picks;
 pub use habitat_reports::answer::method_words;
@@ -48,8 +48,6 @@ pub struct PredictState {
     pub rows: Vec<Row>,
     /// GPUs that the first screen's answer names.
     pub picks: Picks,
-    /// Step times in the recorded precision.
-    pub unchanged: Option<Unchanged>,
     /// The GPU whose operations are shown.
     pub opened: Option<GpuSlug>,
     /// Selection, filter, order of those operations.
@@ -64,15 +62,6 @@ pub struct PredictState {
     pub sizes: Option<batches::Sizes>,
     /// The GPU to select once there are rows.
     pub wanted: Option<GpuSlug>,
-}
-
-/// Step times in the recorded precision, to compute the speed-up of another one.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Unchanged {
-    /// Method and host of these predictions.
-    by: (Option<MethodChoice>, Option<Host>),
-    /// Step time by GPU.
-    steps: Vec<(GpuSlug, Micros)>,
 }
 
 /// The screen.
@@ -263,15 +252,14 @@ pub fn precision(app: &App) -> Option<Precision> {
     app.chosen.precision.unwrap_or(app.setup.precision)
 }
 
-/// Speed-up of the step in the chosen precision over the recorded one. `None` in the recorded one, and if anything else
-/// differs between the predictions.
+/// Speed-up of the step in the chosen precision over the recorded one, with all other choices the same. `None` in the
+/// recorded one.
 pub fn speed_up(app: &App, row: &Row) -> Option<f64> {
     precision(app)?;
-    let unchanged = app.predict.unchanged.as_ref()?;
-    let same = unchanged.by == (app.chosen.method, app.chosen.host) && !app.predictions.is_stale();
-    let (_, before) = unchanged.steps.iter().find(|(slug, _)| same && *slug == row.slug)?;
-    let now = row.step.range.mid.get();
-    (now > 0.0 && before.get() > 0.0).then(|| before.get() / now)
+    let unchanged = app.unchanged.value().filter(|_| !app.unchanged.is_stale() && !app.predictions.is_stale())?;
+    let before = unchanged.predictions.get(row.index).filter(|one| one.gpu.slug == row.slug)?;
+    let (before, now) = (before.step.as_estimate().range.mid, row.step.range.mid);
+    (now.get() > 0.0 && before.get() > 0.0).then(|| before / now)
 }
 
 /// Speed-up of the chosen precision in words: on the recording GPU, else the median of all GPUs.

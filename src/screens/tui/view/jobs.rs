@@ -28,7 +28,7 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
     let [above, below] = Layout::vertical([Constraint::Length(height), Constraint::Fill(1)]).areas(area);
 
     let inside = if framed {
-        let stale = if app.jobs.plan.is_stale() { " (stale)" } else { "" };
+        let stale = app.jobs.plan.stale_words("file");
         let title = format!("jobs in {}{stale}", clean(app.setup.jobs.as_deref().unwrap_or_default(), 60));
         painter.pane(above, &title, &plan.map_or_else(String::new, status_words), false)
     } else {

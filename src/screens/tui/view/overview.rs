@@ -39,7 +39,8 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
     let (words, _) = overview::verdict(painter.app, false);
     let verdict = wrap(&words, usize::from(area.width.saturating_sub(4))).len().min(VERDICT) as u16;
     let untimed = u16::from(painter.app.overview.breakdown.busy_idle.is_none());
-    let height = verdict + RECORDED + 2 + u16::from(more) + untimed - without;
+    let layers = u16::from(overview::layers(painter.app, 0).is_some());
+    let height = verdict + RECORDED + 2 + u16::from(more) + layers + untimed - without;
     let [top, rest] = Layout::vertical([Constraint::Length(height), Constraint::Fill(1)]).areas(area);
     let title = match &painter.app.setup.profile.origin {
         Some(origin) => format!("recorded on {}", summary::recorded_on(origin)),
@@ -116,9 +117,12 @@ fn recorded(painter: &mut Painter<'_>, area: Rect, phases: bool) -> u16 {
     if !phases {
         return y - area.y;
     }
-    if let Some(kinds) = overview::memory_by_kind(profile, usize::from(width - LABEL)) {
-        painter.text(area.x, y, LABEL, "memory", Role::Muted);
-        painter.text(area.x + LABEL, y, width - LABEL, &kinds, Role::Text);
+    let room = usize::from(width - LABEL);
+    let memory = overview::memory_by_kind(profile, room).map(|kinds| ("memory", kinds));
+    let layers = overview::layers(app, room).map(|layers| ("slowest", layers));
+    for (label, words) in memory.into_iter().chain(layers) {
+        painter.text(area.x, y, LABEL, label, Role::Muted);
+        painter.text(area.x + LABEL, y, width - LABEL, &fit(&words, room), Role::Text);
         y += 1;
     }
     if breakdown.phases.is_empty() {
@@ -290,11 +294,9 @@ fn answered(painter: &mut Painter<'_>, area: Rect) -> u16 {
             let is_known = answer.answer.is_some();
             y += painter.wrapped(lines, &flowing(&answer), if is_known { Role::Text } else { Role::Muted });
             let text = answer.answer.as_deref().unwrap_or_default();
-            let role = if answer.stale { Role::Warning } else { Role::Good };
-            painter.text(indent, lines.y, room, text, role);
-            if answer.stale {
-                painter.text(area.x, lines.y + 1, left, "(stale)", Role::Warning);
-            }
+            let stale = answer.stale.trim_start_matches(" – ");
+            painter.text(indent, lines.y, room, text, if stale.is_empty() { Role::Good } else { Role::Warning });
+            painter.text(area.x, lines.y + 1, left, &fit(stale, usize::from(left.saturating_sub(1))), Role::Warning);
             continue;
         }
         if let Some(text) = &answer.answer {
@@ -302,9 +304,7 @@ fn answered(painter: &mut Painter<'_>, area: Rect) -> u16 {
             let text = if narrow { number_first(text) } else { text.clone() };
             let at = if narrow { x + 1 } else { indent };
             let end = painter.text(at, y, area.right().saturating_sub(at), &text, Role::Good);
-            if answer.stale {
-                painter.text(end + 1, y, area.right().saturating_sub(end + 1), "stale", Role::Warning);
-            }
+            painter.text(end, y, area.right().saturating_sub(end), &answer.stale, Role::Warning);
             y += 1;
         } else if narrow {
             y += 1;

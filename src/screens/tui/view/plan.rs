@@ -3,7 +3,7 @@
 use ratatui::layout::{Constraint, Layout, Rect};
 use unicode_width::UnicodeWidthStr;
 
-use super::{Density, filtered, labelled, warned};
+use super::{Density, filtered, labelled};
 use crate::action::Action;
 use crate::app::modal::Places;
 use crate::app::screen::plan::{self, Lower, Pane};
@@ -23,25 +23,30 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
     let density = Density::of(painter.buffer.area);
     let app = painter.app;
     let framed = density != Density::Minimal;
-    let frame = if framed { 2 } else { 0 };
-    let answer_height = (answer_height(painter, area.width - 4) + frame).min(area.height.saturating_sub(5 + frame));
-    let heights = [
-        Constraint::Length(Knob::ALL.len() as u16 + 1 + frame),
-        Constraint::Length(answer_height),
-        Constraint::Fill(1),
-    ];
-    let [goal_area, answer_area, rest] = Layout::vertical(heights).areas(area);
+    let (frame, joined) = (if framed { 2 } else { 0 }, u16::from(density == Density::Compact));
+    // On a small screen, panes share their border.
+    let goal_height = Knob::ALL.len() as u16 + 1 + frame;
+    let rest = area.height.saturating_sub(goal_height + frame).saturating_add(2 * joined);
+    let has_plan = app.plan.value().is_some_and(|plan| plan.total.is_some());
+    let least = if has_plan { (area.height / 4).max(ROWS) + 1 + frame } else { joined };
+    let blocks = blocks(painter);
+    let lines = shared(&blocks, area.width - 4, rest.saturating_sub(least).max(LINES));
+    let height = (lines.iter().sum::<usize>() as u16 + frame).min((area.height + joined).saturating_sub(goal_height));
+    let goal_area = Rect { height: goal_height, ..area };
+    let answer_area = Rect { y: goal_area.bottom() - joined, height, ..area };
+    let rest = Rect { y: answer_area.bottom() - joined, height: area.bottom() + joined - answer_area.bottom(), ..area };
     let focus = app.planner.pane == Pane::Goal;
     let inside = if framed { painter.pane(goal_area, "goal", &places(app), focus) } else { bare(goal_area) };
     goal(painter, inside, focus);
 
     let inside = if framed {
-        let (title, right) = answer_title(painter);
+        let is_cut = blocks.iter().zip(&lines).any(|(block, lines)| block.lines(area.width - 4) > *lines);
+        let (title, right) = answer_title(painter, is_cut);
         painter.pane(answer_area, &title, &right, false)
     } else {
         bare(answer_area)
     };
-    answer(painter, inside);
+    answer(painter, inside, &blocks, &lines);
 
     if plan::chart_beside(app)
         && !matches!(app.planner.lower, Lower::Timeline | Lower::Beside | Lower::Rejected | Lower::Notes)
@@ -127,156 +132,138 @@ fn goal(painter: &mut Painter<'_>, area: Rect, focus: bool) {
     }
 }
 
-fn answer_title(painter: &Painter<'_>) -> (String, String) {
+/// Title of the answer, and its note: the key for its other lines, if some are cut, and which plan it is.
+fn answer_title(painter: &Painter<'_>, is_cut: bool) -> (String, String) {
     let app = painter.app;
     let mut title = match app.plan.value() {
         Some(plan) if plan.status == PlanStatus::Infeasible => "no plan".to_owned(),
         _ => "recommended".to_owned(),
     };
-    if app.plan.is_stale() {
-        title.push_str(" (stale)");
-    }
+    title.push_str(&plan::stale_words(app));
     // Without a plan, the title says so.
     let plan = app.plan.value().filter(|plan| plan.status != PlanStatus::Infeasible);
-    let right = plan.map_or_else(String::new, beside::status_words);
-    (title, right)
+    let more = format!("{}: all of it", app.setup.keymap.hint(Action::Open));
+    let more = Some(more).filter(|_| is_cut && app.unavailable(Action::Open).is_none());
+    let right: Vec<String> = more.into_iter().chain(plan.map(beside::status_words)).collect();
+    (title, right.join(" · "))
 }
 
-/// Number of lines that the answer needs.
-fn answer_height(painter: &Painter<'_>, width: u16) -> u16 {
-    let warnings = plan::warnings(painter.app, true);
-    let warned: usize = warnings.iter().map(|text| wrap(text, width as usize).len()).sum();
-    let words = plan::beside_words(painter.app);
-    let lines =
-        words.iter().enumerate().map(|(at, text)| wrap(text, width as usize).len().min(most_lines(painter, at)));
-    let beside: usize = lines.sum();
-    let answer = match painter.app.plan.value() {
-        Some(plan) if !plan.parts.is_empty() => 1 + plan.parts.iter().take(PARTS).map(part_height).sum::<u16>(),
-        Some(plan) => {
-            // Nothing is below that matters more.
-            let lines: usize =
-                words::of_all(&plan.reasons).map(|reason| wrap(&bullet(&reason), width as usize).len()).sum();
-            lines.max(1) as u16
-        }
-        // The remedy of a failure is at its end.
-        None => wrap(&plan::state_line(painter.app).unwrap_or_default(), width.into()).len().max(3) as u16,
-    };
-    answer + (warned + beside) as u16
-}
-
-/// Most lines of a sentence beside the plan: a small screen needs its rows for the alternatives, except for the first
-/// sentence about a risk that the user took. Without a plan, these sentences are the way to one.
-fn most_lines(painter: &Painter<'_>, at: usize) -> usize {
-    let plan = painter.app.plan.value();
-    let is_taken = at == 0 && plan.is_some_and(|plan| plan.fallback.is_some());
-    match painter.app.size.1 {
-        _ if plan.is_some_and(|plan| plan.total.is_none()) => usize::MAX,
-        height if height < 24 && !is_taken => 1,
-        _ => 2,
-    }
-}
-
+/// Least rows of offers below the answer, and least lines of the answer (choices).
+const ROWS: u16 = 6;
+const LINES: u16 = 3;
 /// Maximum number of parts to show.
 const PARTS: usize = 3;
 
-/// Number of lines of a part: offer, price and step, and doubts about the price.
-fn part_height(part: &Part) -> u16 {
-    2 + u16::from(!part.offer.trust.doubts.is_empty())
+/// A paragraph of the answer: its rank (those with the lowest get space first), and one line of pieces or a text.
+struct Block {
+    rank: u8,
+    pieces: Vec<(String, Role)>,
+}
+
+impl Block {
+    fn new(rank: u8, text: String, role: Role) -> Self {
+        Self { rank, pieces: vec![(text, role)] }
+    }
+    fn lines(&self, width: u16) -> usize {
+        if self.pieces.len() > 1 { 1 } else { wrap(&self.pieces[0].0, width.into()).len() }
+    }
+}
+
+/// Lines of each block within `room`: by rank, the first two of each before the others.
+fn shared(blocks: &[Block], width: u16, room: u16) -> Vec<usize> {
+    let (mut lines, mut room) = (vec![0; blocks.len()], usize::from(room));
+    let mut order: Vec<usize> = (0..blocks.len()).collect();
+    order.sort_by_key(|at| blocks[*at].rank);
+    for most in [2, usize::MAX] {
+        for at in order.iter().copied() {
+            let more = (blocks[at].lines(width).min(most) - lines[at]).min(room);
+            lines[at] += more;
+            room -= more;
+        }
+    }
+    lines
 }
 
 fn bullet(reason: &str) -> String {
     format!("• {}", clean(reason, 400))
 }
 
-fn answer(painter: &mut Painter<'_>, area: Rect) {
+/// The plan, or why there is none, and what else is possible.
+fn blocks(painter: &Painter<'_>) -> Vec<Block> {
     let app = painter.app;
-    let area = warned(painter, area, &plan::warnings(app, true));
+    let warnings = plan::warnings(app, true).into_iter().map(|text| Block::new(3, text, Role::Warning));
+    let mut blocks: Vec<Block> = warnings.collect();
     let Some(plan) = app.plan.value() else {
-        painter.wrapped(area, &plan::state_line(app).unwrap_or_default(), Role::Muted);
-        return;
+        blocks.push(Block::new(0, plan::state_line(app).unwrap_or_default(), Role::Muted));
+        return blocks;
     };
-    let Some(total) = &plan.total else {
-        let mut y = area.y;
-        if plan.reasons.is_empty() {
-            painter.text(area.x, y, area.width, "No plan meets the limits.", Role::Error);
-        }
-        y += beside(painter, Rect { y, height: area.bottom().saturating_sub(y), ..area });
-        for reason in words::no_plan(&plan.reasons) {
-            let left = Rect { y, height: area.bottom().saturating_sub(y), ..area };
-            y += painter.wrapped(left, &bullet(&reason), Role::Warning);
-        }
-        return;
-    };
-    let cost = format::usd(total.cost.mid);
-    let hours = format::hours(total.hours.mid);
-    let ranges = format!("  ({}, {})", format::usd_range(&total.cost), format::hours_range(&total.hours));
-    let headline = [
-        (cost.as_str(), Role::Good),
-        (" in ", Role::Muted),
-        (hours.as_str(), Role::Good),
-        (ranges.as_str(), Role::Text),
-    ];
-    painter.pieces(area.x, area.y, area.width, &headline);
-    let below = |y: u16| Rect { y, height: area.bottom().saturating_sub(y), ..area };
-    let y = parts(painter, below(area.y + 1), plan);
-    beside(painter, below(y));
-}
-
-/// Offers that the user must accept first. Returns the number of lines used.
-fn beside(painter: &mut Painter<'_>, area: Rect) -> u16 {
-    let mut y = area.y;
-    for (at, text) in plan::beside_words(painter.app).into_iter().enumerate() {
-        let most = u16::try_from(most_lines(painter, at)).unwrap_or(u16::MAX);
-        let height = area.bottom().saturating_sub(y).min(most);
-        y += painter.wrapped(Rect { y, height, ..area }, &text, Role::Focus);
+    if let Some(total) = &plan.total {
+        let pieces = vec![
+            (format::usd(total.cost.mid), Role::Good),
+            (" in ".to_owned(), Role::Muted),
+            (format::hours_mid(&total.hours), Role::Good),
+            (format!("  ({}, {})", format::usd_range(&total.cost), format::hours_range(&total.hours)), Role::Text),
+        ];
+        blocks.push(Block { rank: 0, pieces });
+    } else if plan.reasons.is_empty() {
+        blocks.push(Block::new(0, "No plan meets the limits.".to_owned(), Role::Error));
     }
-    y - area.y
-}
-
-/// Draws the parts of the plan and returns the line below them.
-fn parts(painter: &mut Painter<'_>, area: Rect, plan: &Plan) -> u16 {
-    let mut y = area.y;
     for part in plan.parts.iter().take(PARTS) {
-        if y >= area.bottom() {
-            break;
-        }
-        let gpus = plan::gpus_words(part);
-        let rest = format!(
-            "  {} {} · {} · {}",
-            clean(&part.offer.provider, 20),
-            clean(region(&part.offer.region), 40),
-            part.offer.tier,
-            clean(&part.offer.instance_type, 40)
-        );
-        painter.pieces(area.x, y, area.width, &[(&gpus, Role::Title), (&rest, Role::Text)]);
-        if y + 1 >= area.bottom() {
-            break;
-        }
-        let date = plan::date_words(part);
-        let share = if plan.parts.len() > 1 {
-            format!("{} {} · ", format::hours(part.hours.mid), format::usd(part.cost.mid))
-        } else {
-            String::new()
-        };
-        let unit = |value: f64| format::time(habitat_base::units::Micros::known(value));
-        let step = match part.accumulation {
-            1 => "step".to_owned(),
-            batches => format!("step of {} batches", format::grouped(batches as f64)),
-        };
-        let words = format!(
-            "  {share}{} · {date} · {step} {} {}",
-            format::price(part.price()),
-            unit(part.step_time_us.mid),
-            plan::method_of(painter.app, part)
-        );
-        painter.text(area.x, y + 1, area.width, &fit(&words, area.width as usize), Role::Muted);
-        if part_height(part) > 2 && y + 2 < area.bottom() {
-            let doubt = format!("  price in doubt: {}", words::price::doubts(&part.offer.trust.doubts));
-            painter.text(area.x, y + 2, area.width, &fit(&doubt, area.width as usize), Role::Warning);
-        }
-        y += part_height(part);
+        blocks.extend(of_part(painter, plan, part));
     }
-    y.min(area.bottom())
+    blocks.extend(plan::beside_words(app).into_iter().map(|(rank, text)| Block::new(rank, text, Role::Focus)));
+    let reasons = words::no_plan(&plan.reasons).into_iter();
+    blocks.extend(reasons.map(|reason| Block::new(4, bullet(&reason), Role::Warning)));
+    blocks
+}
+
+/// A part of the plan: offer, price and step, and doubts about the price.
+fn of_part(painter: &Painter<'_>, plan: &Plan, part: &Part) -> Vec<Block> {
+    let rest = format!(
+        "  {} {} · {} · {}",
+        clean(&part.offer.provider, 20),
+        clean(region(&part.offer.region), 40),
+        part.offer.tier,
+        clean(&part.offer.instance_type, 40)
+    );
+    let pieces = vec![(plan::gpus_words(part), Role::Title), (rest, Role::Text)];
+    let share = || format!("{} {} · ", format::hours_mid(&part.hours), format::usd(part.cost.mid));
+    let share = if plan.parts.len() > 1 { share() } else { String::new() };
+    let batches = format!(" of {} batches", format::grouped(part.accumulation as f64));
+    let batches = if part.accumulation > 1 { &batches } else { "" };
+    let words = format!(
+        "{share}{} · {} · step{batches} {} {}",
+        format::price(part.price()),
+        plan::date_words(part),
+        format::time(habitat_base::units::Micros::known(part.step_time_us.mid)),
+        plan::method_of(painter.app, part)
+    );
+    let line = |text: String, role: Role| vec![("  ".to_owned(), role), (text, role)];
+    let mut blocks = vec![Block { rank: 1, pieces }, Block { rank: 7, pieces: line(words, Role::Muted) }];
+    if !part.offer.trust.doubts.is_empty() {
+        let doubt = format!("price in doubt: {}", words::price::doubts(&part.offer.trust.doubts));
+        blocks.push(Block { rank: 5, pieces: line(doubt, Role::Warning) });
+    }
+    blocks
+}
+
+fn answer(painter: &mut Painter<'_>, area: Rect, blocks: &[Block], lines: &[usize]) {
+    let mut y = area.y;
+    for (block, lines) in blocks.iter().zip(lines).filter(|(_, lines)| **lines > 0) {
+        let left = Rect { y, height: area.bottom().saturating_sub(y).min(*lines as u16), ..area };
+        match &block.pieces[..] {
+            _ if left.height == 0 => {}
+            [(text, role)] => _ = painter.wrapped(left, text, *role),
+            pieces => {
+                let mut x = area.x;
+                for (text, role) in pieces {
+                    let room = area.right().saturating_sub(x);
+                    x = painter.text(x, y, room, &fit(text, room.into()), *role);
+                }
+            }
+        }
+        y += *lines as u16;
+    }
 }
 
 fn lower(painter: &mut Painter<'_>, area: Rect, what: Lower) {

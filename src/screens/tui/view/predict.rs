@@ -48,10 +48,7 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
     let needed = labelled(painter, nowhere, &facts[..predict::deciding(&facts)], 0) as u16 + 2;
     let below = if below > 0 { below.max(free).max(needed.min(area.height / 2)) } else { 0 };
     let [top, bottom] = Layout::vertical([Constraint::Fill(1), Constraint::Length(below)]).areas(area);
-    let mut title = String::from("step on one GPU");
-    if app.predictions.is_stale() {
-        title.push_str(" (stale)");
-    }
+    let mut title = format!("step on one GPU{}", app.predictions.stale_words("settings"));
     if let Some(method) = app.chosen.method.filter(|method| *method != MethodChoice::Auto) {
         title = format!("{title}, by {}", method.name());
     }
@@ -88,7 +85,7 @@ fn version(painter: &mut Painter<'_>, area: Rect) {
     let app = painter.app;
     let Some(version) = &app.predict.version else { return };
     let sliders = what_if::sliders(app);
-    let stale = if app.what_if.is_stale() { " (stale)" } else { "" };
+    let stale = app.what_if.stale_words("specifications");
     let title = format!("what if: {} with changed specifications{stale}", what_if::name(app));
     let right = format!("{}: explain the difference", app.setup.keymap.hint(Action::Difference));
     let inside = painter.pane(area, &title, &right, true);
@@ -134,7 +131,7 @@ fn sizes(painter: &mut Painter<'_>, area: Rect) {
     let Some(shown) = &app.predict.sizes else { return };
     let found = batches::found(app);
     let name = found.map_or_else(|| shown.gpu.to_string(), |(_, on)| habitat_base::text::clean(&on.gpu.name, 60));
-    let stale = if app.sweep.is_stale() { " (stale)" } else { "" };
+    let stale = app.sweep.stale_words("settings");
     let inside = painter.pane(area, &format!("batch size on {name}{stale}"), "Enter: use in plans · q: back", true);
     let warnings = found.map_or_else(Vec::new, |(sweep, _)| predict::words(&sweep.warnings, true));
     let inside = warned(painter, inside, &warnings);

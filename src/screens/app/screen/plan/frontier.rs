@@ -1,9 +1,9 @@
 //! The best trade-offs of cost against time (Pareto front).
 
-use super::{Lower, Pane, confidence, lower};
+use super::{Lower, Pane, confidence, lower, time_heading};
 use crate::app::App;
 use habitat_base::text::clean;
-use habitat_planning::plan::{Confidence, FrontierPart, FrontierPoint};
+use habitat_planning::plan::{FrontierPart, FrontierPoint};
 use habitat_reports::table::{Cell, Column, Table};
 use habitat_reports::theme::Role;
 use habitat_reports::{format, parts};
@@ -29,9 +29,9 @@ pub fn frontier_table(app: &App) -> Table {
     let confidence = confidence(app);
     let columns = vec![
         Column::words("", 1, 0),
-        Column::figures(if confidence == Confidence::High { "time ≤" } else { "time" }, 0),
+        Column::figures(time_heading(confidence), 0),
         Column::figures("low–high", 3),
-        Column::figures("cost", 0),
+        Column::figures("cost (mid)", 0),
         Column::figures("low–high, $", 2),
         Column::words("with", 30, 1),
     ];

@@ -1,6 +1,6 @@
 //! Details of one offer: the dialog that opens from a row of the lower pane.
 
-use super::{Lower, Pane, candidates, confidence, machine_words, method_of, rejected, warnings};
+use super::{Lower, Pane, beside_words, candidates, confidence, machine_words, method_of, rejected, warnings};
 use crate::app::App;
 use habitat_base::text::clean;
 use habitat_base::units::Micros;
@@ -9,12 +9,12 @@ use habitat_planning::pricing::{Offer, OfferId, Tier};
 use habitat_reports::words::{self, Words};
 use habitat_reports::{format, parts};
 
-/// The offer of the selected row; `None` if the lower pane has no rows or not the focus.
+/// The offer of the selected row, or of the plan if the sliders have the focus; `None` without one.
 pub fn selected(app: &App) -> Option<&OfferId> {
     let state = &app.planner;
     let row = state.list.selected;
     match state.lower {
-        _ if state.pane != Pane::Lower => None,
+        _ if state.pane != Pane::Lower => app.plan.value()?.parts.first().map(|part| &part.offer.id),
         Lower::Alternatives => candidates(app).get(row).map(|(part, _)| &part.offer.id),
         Lower::Beside => app.plan.value()?.beside.get(row).map(|beside| &beside.part.offer.id),
         Lower::Rejected => rejected(app).get(row).map(|rejection| &rejection.offer),
@@ -97,10 +97,13 @@ fn job(app: &App, plan: &Plan, part: &Part, own: bool) -> Vec<(String, String)> 
     lines.extend(warnings(app, false).into_iter().map(|warning| line("warning", warning)));
     lines.extend(match plan.total {
         _ if own => {
-            Some(line("chosen", format!("this is {} plan", if plan.parts.len() > 1 { "part of the" } else { "the" })))
+            let of =
+                line("chosen", format!("this is {} plan", if plan.parts.len() > 1 { "part of the" } else { "the" }));
+            let beside = beside_words(app).into_iter().map(|(_, text)| line("", text));
+            std::iter::once(of).chain(beside).collect()
         }
-        Some(total) => Some(line("beside", against(app, part, &total))),
-        None => None,
+        Some(total) => vec![line("beside", against(app, part, &total))],
+        None => Vec::new(),
     });
     lines
 }

@@ -1,6 +1,6 @@
 //! The rows of the table of GPUs: made from predictions and prices, then filtered and sorted.
 
-use super::{Unchanged, precision, speed_up};
+use super::speed_up;
 use crate::app::App;
 use crate::app::list::{alternatives, lists};
 use habitat_base::text::clean;
@@ -98,10 +98,6 @@ pub(in crate::app) fn rebuild(app: &mut App) {
     };
     app.predict.rows = predictions.predictions.iter().enumerate().map(row).collect();
     app.predict.picks = Picks::new(&predictions, &app.setup.prices);
-    if precision(app).is_none() && !app.predictions.is_stale() {
-        let steps = app.predict.rows.iter().map(|row| (row.slug.clone(), row.step.range.mid)).collect();
-        app.predict.unchanged = Some(Unchanged { by: (app.chosen.method, app.chosen.host), steps });
-    }
     app.predict.list.selected = before.and_then(|slug| rows(app).iter().position(|row| row.slug == slug)).unwrap_or(0);
 }
 
