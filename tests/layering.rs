@@ -186,10 +186,10 @@ const BUDGETS: [(&str, usize); 9] = [
     ("step", 7065),
     ("traces", 8440),
     ("prediction", 14035),
-    ("planning", 10460),
+    ("planning", 10480),
     ("recorder", 7470),
-    ("reports", 12050),
-    ("screens", 10336),
+    ("reports", 12085),
+    ("screens", 10340),
     ("program", 14925),
 ];
 
