@@ -45,7 +45,7 @@ fn did_you_mean(near: &[String]) -> String {
     if near.is_empty() { String::new() } else { format!(" (near: {})", near.join(", ")) }
 }
 
-/// Where a number of GPUs belongs, for a name such as `2x3090`.
+/// The flags for a number of GPUs, for a name such as `2x3090`.
 fn one_gpu(name: &str) -> String {
     let count = name.split_once(['x', '×', '*']).map(|(count, name)| (count.trim(), name.trim()));
     match count.filter(|(count, name)| count.parse::<u32>().is_ok() && name.len() > 1) {

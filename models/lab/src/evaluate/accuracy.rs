@@ -1,6 +1,7 @@
 //! `habitat-lab evaluate accuracy`: the table of docs/accuracy.md, each row from the evaluation that has its figures.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io::Write;
 use std::path::Path;
 
@@ -134,10 +135,11 @@ pub(super) fn write(
     writeln!(out, "{HEADING}")?;
     let mut above = [""; 4];
     for &(cells, of, group, method) in ROWS {
-        if !done.contains_key(&of) {
-            done.insert(of, evaluate(of, (data, samples), catalog, models)?);
-        }
-        let row = done[&of].row(group, method).ok_or_else(|| {
+        let found = match done.entry(of) {
+            Entry::Occupied(found) => found.into_mut(),
+            Entry::Vacant(place) => place.insert(evaluate(of, (data, samples), catalog, models)?),
+        };
+        let row = found.row(group, method).ok_or_else(|| {
             CliError::Refused(format!("{of:?}: no figures of {method:?} on {group:?}; the data may lack them"))
         })?;
         // Cells that repeat those of the row above are empty.
