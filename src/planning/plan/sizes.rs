@@ -254,12 +254,16 @@ impl At<'_> {
         goal: &Goal,
     ) -> Result<(Sharding, MemoryFit), Refusal> {
         let stages = goal.sharding.stages(share.parallel);
-        let of = |fits: Fits| {
-            let all = stages.iter().map(|stage| (*stage, self.memory.on_replica(*stage, share)));
-            all.into_iter().find(|(_, memory)| memory.fits == fits)
-        };
-        let unknown = of(Fits::Unknown);
-        if let Some(found) = of(Fits::Yes).or_else(|| unknown.clone().filter(|_| goal.limits.allow_unknown_memory)) {
+        let mut tried = Vec::new();
+        for stage in stages {
+            let memory = self.memory.on_replica(*stage, share);
+            if memory.fits == Fits::Yes {
+                return Ok((*stage, memory));
+            }
+            tried.push((*stage, memory));
+        }
+        let unknown = tried.iter().find(|(_, memory)| memory.fits == Fits::Unknown).cloned();
+        if let Some(found) = unknown.clone().filter(|_| goal.limits.allow_unknown_memory) {
             return Ok(found);
         }
         let remedies = |used: Sharding, memory: &MemoryFit| Remedies {
@@ -269,8 +273,8 @@ impl At<'_> {
         if let Some((stage, memory)) = unknown {
             return Err((Reason::MemoryUnknown { remedies: remedies(stage, &memory), why: memory.reason }, None));
         }
-        let most = stages.last().copied().unwrap_or_default();
-        let memory = self.memory.on_replica(most, share);
+        let none = Sharding::default();
+        let (most, memory) = tried.pop().unwrap_or_else(|| (none, self.memory.on_replica(none, share)));
         let Some(needed) = memory.needed else { return Err((Reason::DoesNotFit { why: memory.reason }, None)) };
         let reason = Reason::OutOfMemory {
             needed_bytes: needed,
