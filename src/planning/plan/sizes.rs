@@ -253,16 +253,15 @@ impl At<'_> {
         workload: &Workload,
         goal: &Goal,
     ) -> Result<(Sharding, MemoryFit), Refusal> {
-        let stages = goal.sharding.stages(share.parallel);
-        let mut tried = Vec::new();
-        for stage in stages {
-            let memory = self.memory.on_replica(*stage, share);
-            if memory.fits == Fits::Yes {
-                return Ok((*stage, memory));
+        let (mut most, mut memory, mut unknown) = (Sharding::None, self.memory.clone(), None);
+        for stage in goal.sharding.stages(share.parallel) {
+            (most, memory) = (*stage, self.memory.on_replica(*stage, share));
+            match memory.fits {
+                Fits::Yes => return Ok((most, memory)),
+                Fits::Unknown if unknown.is_none() => unknown = Some((most, memory.clone())),
+                _ => (),
             }
-            tried.push((*stage, memory));
         }
-        let unknown = tried.iter().find(|(_, memory)| memory.fits == Fits::Unknown).cloned();
         if let Some(found) = unknown.clone().filter(|_| goal.limits.allow_unknown_memory) {
             return Ok(found);
         }
@@ -273,8 +272,6 @@ impl At<'_> {
         if let Some((stage, memory)) = unknown {
             return Err((Reason::MemoryUnknown { remedies: remedies(stage, &memory), why: memory.reason }, None));
         }
-        let none = Sharding::default();
-        let (most, memory) = tried.pop().unwrap_or_else(|| (none, self.memory.on_replica(none, share)));
         let Some(needed) = memory.needed else { return Err((Reason::DoesNotFit { why: memory.reason }, None)) };
         let reason = Reason::OutOfMemory {
             needed_bytes: needed,
