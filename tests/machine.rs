@@ -53,41 +53,46 @@ fn main() -> ExitCode {
         faults::tests::connect(&socket);
         return ExitCode::SUCCESS;
     }
-    // They wait for the polls of jobs.
+    // Those that compute, the longest first, and those that wait for polls, screens and clocks: by turns.
+    let compute = [
+        #[cfg(unix)]
+        capture::tests::trials(),
+        #[cfg(unix)]
+        capture::surroundings::trials(),
+        #[cfg(unix)]
+        shapes::tests::trials(),
+        #[cfg(unix)]
+        shapes::packed::trials(),
+        docs::trials(),
+        docs::runs(),
+        data::tables::trials(),
+        data::traces::trials(),
+        data::recordings::trials(),
+    ];
+    let wait = [
+        #[cfg(target_os = "linux")]
+        attach::tests::real::trials(),
+        #[cfg(target_os = "linux")]
+        attach::tests::trials(),
+        #[cfg(unix)]
+        collect::tests::trials(),
+        #[cfg(unix)]
+        live::tests::trials(),
+        #[cfg(unix)]
+        live::kept::trials(),
+        #[cfg(target_os = "linux")]
+        cupti::tests::trials(),
+        exports::tests::trials(),
+        #[cfg(unix)]
+        calibrate::tests::trials(),
+        #[cfg(unix)]
+        faults::tests::trials(),
+    ];
+    let (mut compute, mut wait) = (compute.into_iter().flatten(), wait.into_iter().flatten());
+    let by_turns = std::iter::from_fn(|| {
+        let turn: Vec<_> = compute.next().into_iter().chain(wait.next()).collect();
+        (!turn.is_empty()).then_some(turn)
+    });
     let threads = std::thread::available_parallelism().map_or(2, usize::from) * 2;
-    needs::run_with(
-        Some(threads),
-        [
-            #[cfg(unix)]
-            capture::tests::trials(),
-            #[cfg(unix)]
-            capture::surroundings::trials(),
-            #[cfg(unix)]
-            shapes::tests::trials(),
-            #[cfg(unix)]
-            shapes::packed::trials(),
-            #[cfg(target_os = "linux")]
-            attach::tests::real::trials(),
-            #[cfg(target_os = "linux")]
-            attach::tests::trials(),
-            #[cfg(unix)]
-            collect::tests::trials(),
-            #[cfg(unix)]
-            live::tests::trials(),
-            #[cfg(unix)]
-            live::kept::trials(),
-            #[cfg(target_os = "linux")]
-            cupti::tests::trials(),
-            exports::tests::trials(),
-            #[cfg(unix)]
-            calibrate::tests::trials(),
-            #[cfg(unix)]
-            faults::tests::trials(),
-            docs::trials(),
-            docs::runs(),
-            data::tables::trials(),
-            data::traces::trials(),
-            data::recordings::trials(),
-        ],
-    )
+    needs::run_with(Some(threads), by_turns)
 }

@@ -89,7 +89,8 @@ trials! {
     ],
     // PyTorch 2.1 takes the hooks of all optimizers away where it compiles.
     with (torch_from(2, 2)) => [torch_compile_is_recorded_and_not_changed],
-    with (torch_and("torch; torch.amp.GradScaler")) => [a_grad_scaler_is_recorded_and_not_changed],
+    // The first with `torch.amp.GradScaler`.
+    with (torch_from(2, 3)) => [a_grad_scaler_is_recorded_and_not_changed],
     with (torch_and("lightning")) => [lightning_is_recorded_and_not_changed],
     with (torch_and("transformers")) => [the_hugging_face_trainer_is_recorded_and_not_changed],
 }
@@ -593,11 +594,12 @@ fn scenarios(python: &str) -> Vec<Scenario> {
 /// Ways to train that need more than any PyTorch from 2.1 on: each is a test of its own.
 const WITH_MORE: [&str; 4] = ["torch.compile", "autocast, GradScaler", "Lightning", "Hugging Face Trainer"];
 
-/// The interpreter with a PyTorch beside which this can be imported.
-fn torch_and(import: &str) -> Need<String> {
+/// The interpreter with a PyTorch beside which this package is installed.
+fn torch_and(package: &str) -> Need<String> {
     let python = torch()?;
-    let imported = Command::new(&python).args(["-c", &format!("import {import}")]).output().unwrap().status.success();
-    if imported { Ok(python) } else { Err(format!("`import {import}` fails")) }
+    let ask = format!("import importlib.metadata; importlib.metadata.version('{package}')");
+    let installed = Command::new(&python).args(["-c", &ask]).output().unwrap().status.success();
+    if installed { Ok(python) } else { Err(format!("{package} is not installed")) }
 }
 
 fn every_way_to_train_is_recorded_and_none_is_changed(python: &str) {

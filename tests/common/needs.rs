@@ -91,9 +91,10 @@ pub fn torch_from(major: u32, minor: u32) -> Need<String> {
     }
 }
 
-/// Major and minor version of the interpreter's PyTorch.
+/// Major and minor version of the interpreter's PyTorch, which is not loaded for it.
 pub fn torch_version(python: &str) -> (u32, u32) {
-    let output = Command::new(python).args(["-c", "import torch; print(torch.__version__)"]).output().unwrap();
+    let ask = "import importlib.metadata; print(importlib.metadata.version('torch'))";
+    let output = Command::new(python).args(["-c", ask]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let mut numbers = text.split('.').map(|part| part.parse().unwrap());
     (numbers.next().unwrap(), numbers.next().unwrap())

@@ -14,6 +14,7 @@ trials! {
         a_file_that_is_there_stays,
     ],
     with (torch()) => [
+        what_cannot_be_traced_is_told_with_the_users_own_lines,
         a_small_network_has_known_work_and_memory,
         what_is_traced_is_predicted_and_told_as_computed,
         mixed_precision_is_seen_and_prints_stay_apart,
@@ -42,7 +43,6 @@ trials! {
         what_no_cpu_computes_has_no_values,
         a_model_beside_its_average_is_traced,
         a_trace_by_shapes_has_the_products_of_a_real_step,
-        what_cannot_be_traced_is_told_with_the_users_own_lines,
         a_model_whose_shapes_do_not_fit_is_shown_in_five_lines,
         what_names_a_gpu_or_takes_addresses_is_traced,
     ],

@@ -8,7 +8,7 @@
 mod program;
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use habitat_tui::catalog::Catalog;
 use habitat_tui::predict::efficiency::Efficiency;
@@ -17,10 +17,18 @@ use habitat_tui::predict::{Options, predict};
 use habitat_tui::profile::{Mode, Precision};
 use habitat_tui::store::bundled;
 use habitat_tui_lab::learn::efficiency::Design;
-use habitat_tui_lab::published::{Extent, PublishedStep, read, read_all};
+use habitat_tui_lab::published::{Extent, PublishedStep, read_all};
 use program::{Folder, row};
 use rayon::prelude::*;
 use serde_json::Value;
+
+static CATALOG: LazyLock<Catalog> = LazyLock::new(|| Catalog::new(bundled::gpus()));
+
+/// Published steps, then those recorded here.
+static STEPS: LazyLock<Vec<PublishedStep>> = LazyLock::new(|| {
+    let samples = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/samples"));
+    read_all(&samples.join("published/steps.jsonl.zst"), Some(&samples.join("recorded")), &CATALOG).unwrap()
+});
 
 fn evaluate(what: &str, folder: &str) -> Value {
     let (models, sample) =
@@ -80,12 +88,9 @@ type LeftOut<'a> = (&'a str, &'a (dyn Fn(&PublishedStep) -> bool + Sync), bool, 
 /// Published steps by efficiency models that were fitted without their networks, or their GPU.
 #[test]
 fn published_steps_of_networks_and_gpus_left_out() {
-    let catalog = Catalog::new(bundled::gpus());
-    let samples = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/samples"));
-    let steps =
-        read_all(&samples.join("published/steps.jsonl.zst"), Some(&samples.join("recorded")), &catalog).unwrap();
+    let (catalog, steps) = (&*CATALOG, &STEPS[..]);
     assert!(steps.len() > 2000, "{}", steps.len());
-    let design = Design::new(&steps, &catalog);
+    let design = Design::new(steps, catalog);
     let shipped = bundled::models().efficiency().unwrap().clone();
     let all = design.values_of(&shipped);
     let is_timm = |step: &PublishedStep| step.source == "timm";
@@ -167,15 +172,14 @@ fn milabench_at_batch_1_and_its_memory() {
 /// model that saw no step in FP32 and no network of their families.
 #[test]
 fn training_steps_in_fp32_of_networks_left_out() {
-    let catalog = Catalog::new(bundled::gpus());
-    let file = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/samples/published/steps.jsonl.zst"));
-    let steps = read(file, &catalog).unwrap();
+    let published = STEPS.iter().take_while(|step| step.source != "recorded").count();
+    let (catalog, steps) = (&*CATALOG, &STEPS[..published]);
     let is_out = |step: &PublishedStep| {
         let workload = &step.profile.workload;
         step.extent == Extent::Step && (workload.mode, workload.precision) == (Mode::Training, Some(Precision::Fp32))
     };
     let families: Vec<&str> = steps.iter().filter(|step| is_out(step)).map(|step| step.family.as_str()).collect();
-    let design = Design::new(&steps, &catalog);
+    let design = Design::new(steps, catalog);
     let shipped = bundled::models();
     let is_in = |row: usize| !families.contains(&steps[row].family.as_str());
     let all = design.values_of(shipped.efficiency().unwrap());
@@ -189,7 +193,7 @@ fn training_steps_in_fp32_of_networks_left_out() {
         .map(|step| {
             let targets = vec![step.gpu.clone()];
             let options = Options { targets, models: Some(Arc::clone(&models)), ..Options::default() };
-            let answer = predict(&step.profile, &catalog, &options).unwrap();
+            let answer = predict(&step.profile, catalog, &options).unwrap();
             (answer.predictions[0].step.mid() / step.time - 1.0).abs()
         })
         .collect();

@@ -66,14 +66,19 @@ def run(request):
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
     os.environ.setdefault("PYTORCH_JIT", "0")
+    # Nothing that is imported is ever garbage: looking for it would take a third of the time.
+    gc.disable()
     torch = need_torch()
     if not request["verbose"] and "TORCH_LOGS" not in os.environ:
         quiet()
+    import torch._dynamo  # which the step would load
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
     from . import as_on_gpu, flex, recorder
 
+    gc.freeze()
+    gc.enable()
     step = recorder.Step()
     mode = recorder.Recorder(step)
     written = []

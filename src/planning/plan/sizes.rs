@@ -255,13 +255,16 @@ impl At<'_> {
         workload: &Workload,
         goal: &Goal,
     ) -> Result<(Sharding, MemoryFit), Refusal> {
-        let stages = goal.sharding.stages(share.parallel);
-        let of = |fits: Fits| {
-            let all = stages.iter().map(|stage| (*stage, self.memory.on_replica(*stage, share)));
-            all.into_iter().find(|(_, memory)| memory.fits == fits)
-        };
-        let unknown = of(Fits::Unknown);
-        if let Some(found) = of(Fits::Yes).or_else(|| unknown.clone().filter(|_| goal.limits.allow_unknown_memory)) {
+        let (mut most, mut memory, mut unknown) = (Sharding::None, self.memory.clone(), None);
+        for stage in goal.sharding.stages(share.parallel) {
+            (most, memory) = (*stage, self.memory.on_replica(*stage, share));
+            match memory.fits {
+                Fits::Yes => return Ok((most, memory)),
+                Fits::Unknown if unknown.is_none() => unknown = Some((most, memory.clone())),
+                _ => (),
+            }
+        }
+        if let Some(found) = unknown.clone().filter(|_| goal.limits.allow_unknown_memory) {
             return Ok(found);
         }
         let remedies = |used: Sharding, memory: &MemoryFit| Remedies {
@@ -271,8 +274,6 @@ impl At<'_> {
         if let Some((stage, memory)) = unknown {
             return Err((Reason::MemoryUnknown { remedies: remedies(stage, &memory), why: memory.reason }, None));
         }
-        let most = stages.last().copied().unwrap_or_default();
-        let memory = self.memory.on_replica(most, share);
         let Some(needed) = memory.needed else { return Err((Reason::DoesNotFit { why: memory.reason }, None)) };
         let reason = Reason::OutOfMemory {
             needed_bytes: needed,
