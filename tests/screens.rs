@@ -403,7 +403,10 @@ fn an_offer_to_accept_shows_what_its_failure_costs() {
         Ok(Solved { plan: Arc::new(late), ..solved })
     });
     let drawn = picture(&launch, "4", (120, 40));
-    assert!(drawn.contains("(if it fails: $1.00 in 2.9 h – misses the deadline by 30 min)"), "{drawn}");
+    assert!(
+        drawn.contains("(if it fails: $1.00 in 2.9 h (up to 3.2 h) – misses the deadline by up to 30 min)"),
+        "{drawn}"
+    );
 }
 
 /// "Which layer is slow?" needs no key.
@@ -427,7 +430,7 @@ fn a_long_recommendation_leaves_room_for_the_offers() {
         let gpu = GpuSlug::new("rtx-pro-6000-blackwell-server").unwrap();
         let part = Part { gpu, ..found.parts[0].clone() };
         let Range { mid: cost, .. } = part.cost;
-        let then = Some(Instead { cost, hours: part.hours, late: None, over: None, with: None });
+        let then = Some(Instead { cost, hours: part.hours, end: part.hours.high, late: None, over: None, with: None });
         let risks = [Risk::Marketplace, Risk::Spot, Risk::Doubted(Vec::new())];
         let beside = risks.map(|risk| Beside { part: part.clone(), risks: vec![risk], then: then.clone() });
         (found.beside, found.bargain) = (beside.to_vec(), Some(part.clone()));

@@ -176,3 +176,21 @@ fn a_job_runs_without_two_dashes() {
         String::from_utf8_lossy(&output.stderr)
     );
 }
+
+/// Remedies name flags that there are.
+#[test]
+fn every_flag_of_a_reason_exists() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/reports/words");
+    let place = place();
+    let help = ["plan", "run", "predict"].map(|command| place.ok(&[command, "--help", "all"])).concat();
+    let mut flags = 0;
+    for file in ["no_plan.rs", "plan.rs", "reason.rs"] {
+        let text = std::fs::read_to_string(format!("{folder}/{file}")).unwrap();
+        for at in text.match_indices(" --").chain(text.match_indices("(--")).map(|(at, _)| at + 1) {
+            let flag: String = text[at..].chars().take_while(|c| c.is_ascii_lowercase() || *c == '-').collect();
+            assert!(help.contains(&flag), "{file}: {flag}");
+            flags += 1;
+        }
+    }
+    assert!(flags > 30, "{flags}");
+}

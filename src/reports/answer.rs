@@ -64,8 +64,6 @@ pub struct Picks {
     pub priced: usize,
     /// GPUs with an offer at a firm price.
     pub firm: usize,
-    /// GPUs whose cheapest offer has no firm price.
-    pub cheapest_not_firm: usize,
 }
 
 impl Picks {
@@ -82,7 +80,6 @@ impl Picks {
                 Some(Pick { index, offer })
             })
             .collect();
-        let is_firm = |pick: &&Pick| pick.offer.as_ref().is_some_and(|priced| priced.offer.trust.is_firm());
         let with_offer = any.iter().filter(|pick| pick.offer.is_some()).count();
         // Steps that wait for their data may take equally long on all GPUs: the cheapest of them.
         let price = |pick: &Pick| pick.offer.as_ref().map_or(f64::INFINITY, |priced| priced.price_per_gpu.get());
@@ -127,7 +124,6 @@ impl Picks {
             recorded,
             priced: with_offer,
             firm: firm.len(),
-            cheapest_not_firm: with_offer - any.iter().filter(is_firm).count(),
             fastest,
             best_value,
         }
@@ -351,13 +347,11 @@ const FIRM: &str = "firm prices (from the provider itself, not in doubt)";
 
 /// How sure times and prices are.
 pub(crate) fn certainty(predictions: &Predictions, picks: &Picks) -> String {
-    let Picks { priced, firm, cheapest_not_firm, .. } = picks;
-    let prices = match (priced, cheapest_not_firm) {
+    let Picks { priced, firm, .. } = picks;
+    let prices = match (priced, priced - firm) {
         (0, _) => "no offer of these GPUs".to_owned(),
         (_, 0) => format!("{FIRM} for {firm} of {priced} GPUs with an offer"),
-        _ => format!(
-            "{FIRM} for {firm} of {priced} GPUs with an offer; the cheapest price of {cheapest_not_firm} is not firm (marked ?)"
-        ),
+        _ => format!("{FIRM} for {firm} of {priced} GPUs with an offer; the others are marked ?"),
     };
     let warnings = match predictions.warnings().len() {
         0 => String::new(),

@@ -292,7 +292,7 @@ pub(crate) fn room(plan: &Plan) -> Vec<String> {
 }
 
 /// Age of the prices of rented machines: `price 48 days old`.
-fn price_age(plan: &Plan) -> Option<String> {
+pub fn price_age(plan: &Plan) -> Option<String> {
     let rented = plan.parts.iter().map(|part| &part.offer).filter(|offer| !offer.is_at_own_place());
     let ages: BTreeSet<Option<i32>> = rented.map(|offer| offer.trust.age_days).collect();
     let days = |age: &Option<i32>| age.map_or_else(|| "of unknown age".to_owned(), |days| format!("{days} days old"));
@@ -345,8 +345,13 @@ pub fn gain(beside: &Beside) -> String {
 
 /// Cost and time of the work if an offer fails, what does it, and the limits that it exceeds.
 pub fn instead(then: &Instead, with: &str) -> String {
-    let done = format!("{} in {}{with}", format::usd(then.cost), format::hours_mid(&then.hours));
-    let late = then.late.map(|late| format!("misses the deadline by {}", format::hours(late)));
+    // Lateness is that of the end that has to meet the deadline.
+    let is_end = then.end.get() > then.hours.mid.get();
+    let end = then.late.filter(|_| is_end).map(|_| format!(" (up to {})", format::hours(then.end)));
+    let hours = format!("{}{}", format::hours_mid(&then.hours), end.unwrap_or_default());
+    let done = format!("{} in {hours}{with}", format::usd(then.cost));
+    let up_to = if is_end { "up to " } else { "" };
+    let late = then.late.map(|late| format!("misses the deadline by {up_to}{}", format::hours(late)));
     let over = then.over.map(|over| format!("exceeds the budget by {}", format::usd(over)));
     let over: Vec<String> = late.into_iter().chain(over).collect();
     if over.is_empty() { done } else { format!("{done} – {}", over.join(" and ")) }

@@ -28,9 +28,10 @@ pub fn short_count(value: f64) -> String {
     grouped(value)
 }
 
-/// Both ends of a range, in the one style for ranges.
+/// Both ends of a range, in the one style for ranges; once if they are shown alike.
 pub fn low_high(low: impl Display, high: impl Display) -> String {
-    format!("{low}–{high}")
+    let [low, high] = [low.to_string(), high.to_string()];
+    if low.trim_start_matches('$') == high { low } else { format!("{low}–{high}") }
 }
 
 /// A range of sizes, with one unit if both ends have the same: `12.5–15.0 GB`.

@@ -11,7 +11,7 @@ use super::words::{self, Told, Words, joined};
 use super::{format, memory};
 use habitat_base::text;
 use habitat_base::units::{Bytes, Micros, OpenRange, Range, SamplesPerSecond};
-use habitat_planning::plan::value::{Value, best_value};
+use habitat_planning::plan::value::{Value, firm_or_best};
 use habitat_planning::pricing::PriceBook;
 use habitat_prediction::{Fits, Prediction, Predictions};
 use habitat_step::profile::{Origin, Workload};
@@ -61,10 +61,10 @@ pub struct PredictionJson<'a> {
     /// Throughput; absent if the batch size is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub throughput_samples_per_s: Option<OpenRange<f64>>,
-    /// Samples per dollar at the cheapest on-demand offer, on one GPU; absent without a known offer.
+    /// Samples per dollar at that offer, on one GPU; absent without a known offer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub samples_per_usd: Option<OpenRange<f64>>,
-    /// Cheapest on-demand offer, by price per GPU.
+    /// Cheapest on-demand offer by price per GPU: of those at a firm price, otherwise of all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cheapest_offer: Option<CheapestJson<'a>>,
     /// `yes`, `no` or `unknown`.
@@ -156,7 +156,7 @@ pub fn json<'a>(predictions: &'a Predictions, prices: &'a PriceBook, operations:
 
 fn one<'a>(prediction: &'a Prediction, prices: &'a PriceBook, operations: bool) -> PredictionJson<'a> {
     let step = prediction.step.as_estimate();
-    let value = best_value(prediction, prices);
+    let value = firm_or_best(prediction, prices);
     PredictionJson {
         gpu: prediction.gpu.slug.as_str(),
         gpu_name: &prediction.gpu.name,
@@ -232,11 +232,11 @@ pub fn table(predictions: &Predictions, prices: &PriceBook) -> Table {
         Column::number("samples/$", "samples_per_usd_mid").dropped(2),
         Column::text("fits", "fits_in_memory").dropped(1),
         Column::text("", "memory_reason"),
-        Column::text("cheapest on-demand offer", "cheapest_offer").dropped(6).cut_to(24),
+        Column::text("on-demand offer", "cheapest_offer").dropped(6).cut_to(24),
     ];
     let last = [Column::text("", "warnings"), Column::text("", "notes")];
     let mut table = Table::new(&[&columns[..], &TRUST, &last].concat());
-    let values: Vec<_> = predictions.predictions.iter().map(|prediction| best_value(prediction, prices)).collect();
+    let values: Vec<_> = predictions.predictions.iter().map(|prediction| firm_or_best(prediction, prices)).collect();
     let is_doubted = |value: &Value<'_>| !value.offer.trust.is_firm();
     let is_any_doubted = values.iter().flatten().any(is_doubted);
     for (prediction, value) in predictions.predictions.iter().zip(&values) {

@@ -142,7 +142,7 @@ pub fn table(providers: &[ProviderJson]) -> Table {
         Column::number("offers", "offers"),
         Column::text("oldest", "oldest"),
         Column::text("newest", "newest"),
-        Column::number("no date", "undated"),
+        Column::number("no date", "undated").dropped(1),
         Column::number("in doubt", "in_doubt"),
         Column::number("not used", "unusable"),
         Column::text("from", "files"),

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use super::timeline::Lane;
+use super::timeline::{self, Lane};
 use super::wrap::wrap;
 use crate::theme::Role;
 
@@ -143,7 +143,7 @@ impl Cell {
 
     /// A bar over time; in text, drawn with characters.
     pub(crate) fn lane(lane: Lane) -> Self {
-        Self { graphic: Some(Graphic::Lane(lane)), ..Self::text(lane.text()) }
+        Self { graphic: Some(Graphic::Lane(lane)), ..Self::text(lane.text(timeline::WIDTH)) }
     }
 
     fn value(&self) -> &str {
@@ -371,7 +371,11 @@ impl Table {
                 fitted.columns[place].heading = Cow::Borrowed("");
             }
             for row in &mut fitted.rows {
-                row[place].text = cut(&row[place].text, usize::from(width));
+                let cell = &mut row[place];
+                cell.text = match cell.graphic {
+                    Some(Graphic::Lane(lane)) => lane.text(width.min(timeline::WIDTH)),
+                    _ => cut(&cell.text, usize::from(width)),
+                };
             }
         }
         let Some(below) = below else {

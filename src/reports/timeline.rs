@@ -61,8 +61,8 @@ pub struct Lane {
     pub axis: f64,
 }
 
-/// Cells of a bar in text.
-const WIDTH: u16 = 40;
+/// Cells of a bar in text with room for it.
+pub(crate) const WIDTH: u16 = 40;
 
 /// Deadlines beyond this many times the latest end are not drawn.
 const FAR: f64 = 3.0;
@@ -108,9 +108,9 @@ impl Lane {
         cells
     }
 
-    /// The bar as text.
-    pub(crate) fn text(&self) -> String {
-        self.cells(WIDTH).into_iter().map(|mark| mark.character(false)).collect::<String>().trim_end().to_owned()
+    /// The bar as text of this width.
+    pub(crate) fn text(&self, width: u16) -> String {
+        self.cells(width).into_iter().map(|mark| mark.character(false)).collect::<String>().trim_end().to_owned()
     }
 
     /// The bar of one of its uses, by index, without range and deadline.

@@ -433,7 +433,7 @@ fn a_limit_that_stands_in_the_way_is_named() {
         (
             known(3.0, Tier::OnDemand),
             |goal| goal.limits.max_price = UsdPerHour::new(2.0).ok(),
-            "allow $3.00/h (--max-usd-per-hour)",
+            "allow $3.00/h (--max-price)",
         ),
         (known(3.0, Tier::OnDemand), |goal| goal.limits.min_vcpus = Some(16), "allow 8 vCPUs (--min-vcpus)"),
         (
@@ -496,7 +496,7 @@ fn the_least_change_of_a_number_is_named() {
     }
     assert!(says(
         &by(&|goal| goal.limits.max_price = UsdPerHour::new(2.5).ok()),
-        "allow $4.00/h (--max-usd-per-hour) (4 × good"
+        "allow $4.00/h (--max-price) (4 × good"
     ));
     assert_eq!(by(&|goal| goal.limits.max_gpus = Some(4)).status, PlanStatus::Optimal);
     let cheap = |goal: &mut Goal| {

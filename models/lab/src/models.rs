@@ -18,14 +18,12 @@ pub(crate) struct ModelsByGpu {
 }
 
 impl ModelsByGpu {
-    /// The models in a folder that training wrote. Those without a GPU have no efficiency model: the one of the folder
-    /// saw all GPUs.
+    /// The models in a folder that training wrote, without its efficiency model, which saw all GPUs.
     ///
     /// # Errors
     /// [`CliError`] where a file cannot be read or holds no weights.
     pub(crate) fn open(dir: &Path) -> Result<Self, CliError> {
-        let shipped = dir.join(WEIGHTS).exists().then(|| store::models(dir)).transpose()?.map(Arc::new);
-        let mut models = Self { shipped, without: BTreeMap::new() };
+        let mut models = Self { shipped: read(&dir.join(WEIGHTS))?, without: BTreeMap::new() };
         let folder = dir.join("without");
         if !folder.is_dir() {
             return Ok(models);

@@ -48,7 +48,9 @@ pub struct Instead {
     pub cost: Usd,
     /// Hours.
     pub hours: Range<Hours>,
-    /// Hours past the deadline, at the end that has to meet it; `None` if it is met.
+    /// The end of the hours that has to meet the deadline.
+    pub end: Hours,
+    /// Hours of that end past the deadline; `None` if it is met.
     pub late: Option<Hours>,
     /// Expected dollars above the budget; `None` if it is kept.
     pub over: Option<Usd>,
@@ -229,9 +231,10 @@ impl Prepared {
 
     /// These hours and costs as a way out, with the excess over the limits.
     fn instead(&self, of: (Range<Hours>, Range<Usd>), with: Option<Machines>, limit: &Limit) -> Instead {
-        let late = over(self.goal.confidence.end(&of.0).get(), limit.deadline).map(Hours::known);
+        let end = self.goal.confidence.end(&of.0);
+        let late = over(end.get(), limit.deadline).map(Hours::known);
         let over = over(of.1.mid.get(), limit.budget).map(Usd::known);
-        Instead { cost: of.1.mid, hours: of.0, late, over, with }
+        Instead { cost: of.1.mid, hours: of.0, end, late, over, with }
     }
 
     /// An offer that costs a little more and takes at most half the time. If the goal is the earliest finish: one that

@@ -114,7 +114,12 @@ fn frontier(args: &PlanArgs, asked: &Asked, prepared: &Prepared, out: &mut dyn W
         TableForm { csv: true, .. } => table.write_csv(&mut text)?,
         TableForm { markdown: true, .. } => table.write_markdown(&mut text)?,
         _ if points.is_empty() => writeln!(text, "No usable offer.")?,
-        _ => table.write_lines(terminal::width(), &mut text)?,
+        _ => {
+            table.write_lines(terminal::width(), &mut text)?;
+            if asked.goal.deadline.is_some() || asked.goal.budget.is_some() {
+                writeln!(text, "note: these are all trade-offs, also those beyond the deadline and the budget")?;
+            }
+        }
     }
     match &args.output {
         Some(path) => store::save_atomically(path, &text, args.force)?,

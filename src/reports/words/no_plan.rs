@@ -217,7 +217,7 @@ impl Words for Lift {
             }
             Self::MinGpus(gpus) => return format!("allow {gpus} or more GPUs (--min-gpus)"),
             Self::MaxGpus(gpus) => return format!("allow up to {gpus} GPUs (--max-gpus)"),
-            Self::MaxUsdPerHour(price) => return format!("allow {}/h (--max-usd-per-hour)", more_dollars(price.get())),
+            Self::MaxUsdPerHour(price) => return format!("allow {}/h (--max-price)", more_dollars(price.get())),
             Self::MinVcpus(vcpus) => return format!("allow {vcpus} vCPUs (--min-vcpus)"),
             Self::MinHostMemoryBytes(memory) => {
                 return format!("allow {} GB of host memory (--min-host-memory)", grouped(memory.get() / GIB));

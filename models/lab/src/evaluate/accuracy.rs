@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::io::Write;
 use std::path::Path;
+use std::sync::Arc;
 
 use habitat_tui::catalog::{Catalog, Vendor};
 use habitat_tui::cli::CliError;
@@ -20,7 +21,7 @@ use crate::published::{PublishedStep, read};
 enum Of {
     /// NeuSight's steps by models without their GPU.
     Steps,
-    /// The same by models that saw the GPU.
+    /// The same by the shipped models, which saw the GPU.
     StepsSeen,
     /// Steps recorded by this project.
     Recorded,
@@ -162,7 +163,8 @@ fn evaluate(
     catalog: &Catalog,
     models: &ModelsByGpu,
 ) -> Result<Evaluation, CliError> {
-    let seen = ModelsByGpu { shipped: models.shipped.clone(), ..ModelsByGpu::default() };
+    let shipped = Some(Arc::new(habitat_tui::store::bundled::models()));
+    let seen = ModelsByGpu { shipped, ..ModelsByGpu::default() };
     let at = |name: &str| samples.join("published").join(name);
     // After the operators.
     let place = match of {

@@ -203,6 +203,7 @@ fn blocks(painter: &Painter<'_>) -> Vec<Block> {
             (" in ".to_owned(), Role::Muted),
             (format::hours_mid(&total.hours), Role::Good),
             (format!("  ({}, {})", format::usd_range(&total.cost), format::hours_range(&total.hours)), Role::Text),
+            (beside::price_age(plan).map_or_else(String::new, |age| format!("  {age}")), Role::Muted),
         ];
         blocks.push(Block { rank: 0, pieces });
     } else if plan.reasons.is_empty() {
