@@ -188,8 +188,8 @@ const BUDGETS: [(&str, usize); 9] = [
     ("prediction", 14035),
     ("planning", 10480),
     ("recorder", 7470),
-    ("reports", 12085),
-    ("screens", 10340),
+    ("reports", 12090),
+    ("screens", 10341),
     ("program", 14925),
 ];
 
