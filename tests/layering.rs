@@ -188,7 +188,7 @@ const BUDGETS: [(&str, usize); 9] = [
     ("prediction", 14035),
     ("planning", 10480),
     ("recorder", 7470),
-    ("reports", 12090),
+    ("reports", 12092),
     ("screens", 10341),
     ("program", 14925),
 ];

@@ -3,8 +3,8 @@
 //! - time left = steps left × mean step time; its range is that of the paces that the job has sustained
 //!   ([`Times::pace`](habitat_recorder::live::Times))
 //! - cost so far = hours since the job's start × price of the machine
-//! - the same run elsewhere = all steps × the step predicted there, at the price of the cheapest on-demand offer,
-//!   without set-up
+//! - the same run elsewhere = all steps × the step predicted there, at the price of the cheapest on-demand offer: of
+//!   those at firm prices, otherwise of all; without set-up
 
 pub mod planned;
 
@@ -13,7 +13,7 @@ use super::words::price;
 use super::{format, ranks};
 use habitat_base::text::clean;
 use habitat_base::units::{Bytes, Hours, Micros, Range, Usd, UsdPerHour};
-use habitat_planning::plan::value::best_value;
+use habitat_planning::plan::value::{Value, best_firm_value, best_value};
 use habitat_planning::pricing::{Offer, PriceBook, Tier};
 use habitat_prediction::{Estimate, Fits, Prediction, Predictions};
 use habitat_recorder::live::history::Digest;
@@ -143,28 +143,29 @@ pub struct Elsewhere<'a> {
 }
 
 /// The cheapest and the fastest GPU for this number of steps. Considers GPUs with an on-demand offer on which the step
-/// may fit, without the GPU of the recording.
+/// may fit, without the GPU of the recording; at prices in doubt only if none of them has a firm one.
 pub(crate) fn elsewhere<'a>(
     predictions: &'a Predictions,
     prices: &'a PriceBook,
     steps: u64,
 ) -> [Option<Elsewhere<'a>>; 2] {
-    let others = || {
-        predictions.predictions.iter().filter_map(|prediction| {
+    let at = |value: fn(&Prediction, &'a PriceBook) -> Option<Value<'a>>| {
+        let one = |prediction: &'a Prediction| {
             let Estimate { range, method } = prediction.step.as_estimate();
             if method.is_of_origin() || prediction.memory.fits == Fits::No || range.mid.get() <= 0.0 {
                 return None;
             }
-            let value = best_value(prediction, prices)?;
+            let value = value(prediction, prices)?;
             let hours = at_pace(steps, range);
             let cost = hours.map(|hours| value.price_per_gpu * hours);
             Some(Elsewhere { prediction, offer: value.offer, price: value.price_per_gpu, hours, cost })
-        })
+        };
+        predictions.predictions.iter().filter_map(one).collect::<Vec<_>>()
     };
-    [
-        others().min_by(|a, b| a.cost.mid.total_cmp(&b.cost.mid)),
-        others().min_by(|a, b| a.hours.mid.total_cmp(&b.hours.mid)),
-    ]
+    let firm = at(best_firm_value);
+    let others = if firm.is_empty() { at(best_value) } else { firm };
+    let least = |of: &dyn Fn(&Elsewhere<'a>) -> f64| others.iter().min_by(|a, b| of(a).total_cmp(&of(b))).cloned();
+    [least(&|it| it.cost.mid.get()), least(&|it| it.hours.mid.get())]
 }
 
 /// Labels and texts for the same run on the cheapest and the fastest other GPU: the difference in cost (or the cost, if

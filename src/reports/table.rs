@@ -370,10 +370,12 @@ impl Table {
                 dropped.push(&*self.columns[kept[place]].heading);
                 fitted.columns[place].heading = Cow::Borrowed("");
             }
-            for row in &mut fitted.rows {
+            let is_cut = fitted.rows.iter().any(|row| row[place].text.width() > usize::from(width));
+            for row in fitted.rows.iter_mut().filter(|_| is_cut) {
                 let cell = &mut row[place];
+                // All bars of the column at one scale.
                 cell.text = match cell.graphic {
-                    Some(Graphic::Lane(lane)) => lane.text(width.min(timeline::WIDTH)),
+                    Some(Graphic::Lane(lane)) => lane.text(width),
                     _ => cut(&cell.text, usize::from(width)),
                 };
             }

@@ -62,7 +62,7 @@ pub struct Lane {
 }
 
 /// Cells of a bar in text with room for it.
-pub(crate) const WIDTH: u16 = 40;
+pub(super) const WIDTH: u16 = 40;
 
 /// Deadlines beyond this many times the latest end are not drawn.
 const FAR: f64 = 3.0;

@@ -72,6 +72,20 @@ fn text_fits_the_terminal() {
 }
 
 #[test]
+fn bars_are_drawn_in_the_width_there_is() {
+    let mut table = Table::new(&[Column::text("time", "").cut_to(6), Column::number("cost", "")]);
+    let lane = Lane { ends: [0.0, 10.0, 10.0, 10.0], deadline: Some(15.0), axis: 20.0, ..Lane::default() };
+    table.push(vec![Cell::lane(lane), Cell::text("$12.00")]);
+    let bar = |width| {
+        let mut out = Vec::new();
+        table.write_fitted(Some(width), &mut out).unwrap();
+        String::from_utf8(out).unwrap().lines().last().unwrap().matches('█').count()
+    };
+    // Ten of twenty hours, with the deadline behind them.
+    assert_eq!([bar(80), bar(28)], [20, 10]);
+}
+
+#[test]
 fn ids_that_do_not_fit_stay_whole_on_lines_of_their_own() {
     let mut table = Table::new(&[Column::text("offer", "").or_below(), Column::number("cost", "").dropped(1)]);
     for (id, cost) in [("lambda/us-east-1/8x H100 SXM/on-demand", "$12.00"), ("aws/a/b/spot", "$3.00")] {
