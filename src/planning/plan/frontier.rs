@@ -68,7 +68,7 @@ struct Candidate {
 
 impl Prepared {
     /// The frontier from the fastest to the cheapest plan. Ignores deadline and budget, which screens draw as lines.
-    /// Time is at the goal's confidence; each next point is later by at least [`SOON`] and cheaper.
+    /// Time is at the goal's confidence; each next point is later by at least `SOON` and cheaper.
     pub fn frontier(&self) -> Vec<FrontierPoint> {
         let mut candidates = if self.goal.max_parts > 1 { self.bisected() } else { self.sorted() };
         candidates.sort_by(|a, b| a.finish.total_cmp(&b.finish).then(a.cost.total_cmp(&b.cost)));
