@@ -170,7 +170,8 @@ fn the_plan_of_a_job_is_that_of_all_who_join() {
         };
         let script = fixtures().join("fake_job.py");
         let job = ["run", "--detach", "--plan", "plan.toml", "--", "python3", script.to_str().unwrap(), "400", "0.02"];
-        let name = says(&place, &job).0.trim().to_owned();
+        let started = place.habitat(&job).env("SLOW_START", "").output().unwrap();
+        let name = String::from_utf8(started.stdout).unwrap().trim().to_owned();
         let aim = read(&place, &name)["job"]["aim"].clone();
         (name, hours("deadline_hours"), aim["plan"]["deadline"].as_f64().unwrap())
     };
@@ -195,7 +196,7 @@ fn the_plan_of_a_job_is_that_of_all_who_join() {
     assert!(is_plans, "the work and the goal are those of the plan, not those that screens begin with: {text}");
     // It had no steps when the screens opened.
     terminal.press("5");
-    terminal.sees("│ history ");
+    terminal.sees("first or long steps");
 }
 
 fn what_ended_a_job_is_told() {
