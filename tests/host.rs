@@ -360,7 +360,7 @@ fn processes_of_a_machine_share_its_cpus() {
         let one = v100.micro_batch(&step, Some(32), v100.data.as_ref());
         let layout = Layout { cpus, ..Layout::one_machine(gpus) };
         let scaled = optimizer_step(&one, &v100.gpu, &layout, &workload, Factors::default(), 1).unwrap();
-        (scaled.step.range.map(Micros::as_millis), scaled.why)
+        (scaled.step.range.map(Micros::as_millis), scaled.scaling.words())
     };
     let why = |gpus, cpus| of(gpus, cpus).1;
     assert!(!why(1, Some(4.0)).contains("for data"), "{}", why(1, Some(4.0)));

@@ -185,12 +185,12 @@ const BUDGETS: [(&str, usize); 9] = [
     ("base", 1200),
     ("step", 7065),
     ("traces", 8440),
-    ("prediction", 14035),
-    ("planning", 10480),
+    ("prediction", 14050),
+    ("planning", 10530),
     ("recorder", 7470),
-    ("reports", 12092),
-    ("screens", 10341),
-    ("program", 14925),
+    ("reports", 12420),
+    ("screens", 10342),
+    ("program", 14930),
 ];
 
 #[test]

@@ -288,7 +288,7 @@ fn every_prediction_of_the_sample_has_its_range_its_method_and_its_memory() {
                 && step.range.mid.get() <= step.range.high.get()
         );
         assert!((prediction.shares.iter().map(|share| share.share).sum::<f64>() - 1.0).abs() < 1e-9);
-        assert!(!prediction.memory.reason.is_empty());
+        assert!(!prediction.memory.basis.words().is_empty());
         assert!(prediction.operations.iter().all(|operation| !operation.why.is_empty()));
         // Nothing is faster than the host allows.
         assert!(step.range.mid.get() >= prediction.host_idle.get());

@@ -175,15 +175,6 @@ impl Link {
             Self::Switched => of(Reduced::Share(1.0), 0.004, 500.0),
         }
     }
-
-    pub(crate) const fn words(self) -> &'static str {
-        match self {
-            Self::HostMemory => "PCI Express through host memory",
-            Self::PciExpress => "PCI Express",
-            Self::Modules => "modules with NVLink",
-            Self::Switched => "NVLink with switches",
-        }
-    }
 }
 
 /// Constants of data parallel training by link, fitted to published pairs of steps ([`scale`](crate::scale)).

@@ -5,12 +5,13 @@
 //! parameters, gradients and optimizer state alone are too large (`memory/states.rs`). Otherwise it fits if an upper
 //! estimate from shapes does, with all forward results kept to the end.
 
+mod basis;
 mod fit;
 mod line;
 mod share;
 mod states;
 
-use habitat_base::units::{Bytes, GIB};
+use habitat_base::units::Bytes;
 use habitat_step::catalog::{GpuSpec, Vendor};
 use habitat_step::profile::{DType, MemorySource, Mode, Operation, Phase, Profile, Working, Workload};
 
@@ -19,7 +20,8 @@ use super::rate::Rates;
 use super::sharding::ModelStates;
 use habitat_step::op::{Family, family, volume};
 
-pub use fit::{Fits, MemoryFit};
+pub use basis::{Division, Fits, GpuMemory, MemoryBasis, PeakSource, Stage, StateKept};
+pub use fit::MemoryFit;
 pub use line::MemoryLine;
 pub use share::{Activations, Share};
 use states::states;
@@ -69,11 +71,11 @@ pub struct MemoryNeed {
     /// Peak, if known.
     peak: Option<Bytes>,
     /// Source of the peak.
-    source: MemorySource,
+    source: PeakSource,
     /// Minimum, which the allocator may hold without a reserve.
     least: Option<Bytes>,
-    /// Content of the minimum, in words.
-    least_of: &'static str,
+    /// Content of the minimum.
+    least_of: StateKept,
     /// Upper estimate from shapes.
     most: Option<Bytes>,
     ran_on: Option<(String, Bytes)>,
@@ -82,8 +84,6 @@ pub struct MemoryNeed {
     /// The least need of a step that is predicted in narrower or wider numbers than it was recorded in;
     /// the other fields are then the most that it needs.
     narrowest: Option<Box<Self>>,
-    /// Source of the peak in words, if it is from a line over batch sizes.
-    by_line: Option<&'static str>,
     /// Growth of the peak with the batch, if known.
     line: Option<MemoryLine>,
     /// Memory that does not grow with the batch and can be divided among GPUs, if known.
@@ -103,9 +103,9 @@ impl MemoryNeed {
         let peak = profile.step.as_ref().and_then(|step| step.peak_memory_bytes);
         Self {
             peak,
-            source: source_of(profile),
+            source: PeakSource::Step(source_of(profile)),
             least: states.least,
-            least_of: states.words,
+            least_of: states.kept,
             most: states
                 .most
                 .zip(activations(&profile.operations, training))
@@ -113,7 +113,6 @@ impl MemoryNeed {
             ran_on: origin.map(|gpu| (gpu.name.clone(), gpu.memory)),
             widened: false,
             narrowest: None,
-            by_line: None,
             line: batch.and_then(|batch| MemoryLine::of_profiles(&[(batch, profile)])).filter(MemoryLine::is_split),
             states: within(states::by_kind(profile), peak),
             activations: kept(profile),
@@ -130,14 +129,13 @@ impl MemoryNeed {
     pub(crate) fn unseen(peak: Option<Bytes>, origin: Option<&GpuSpec>) -> Self {
         Self {
             peak,
-            source: MemorySource::Recorded,
+            source: PeakSource::Step(MemorySource::Recorded),
             least: None,
-            least_of: "",
+            least_of: StateKept::Parameters,
             most: None,
             ran_on: origin.map(|gpu| (gpu.name.clone(), gpu.memory)),
             widened: false,
             narrowest: None,
-            by_line: None,
             line: None,
             states: None,
             activations: None,
@@ -214,81 +212,52 @@ impl MemoryNeed {
         let at_most = peak.or(most);
         let (states, activations) = (self.states, self.activations);
         let largest_batch = |fits| self.line.filter(|_| fits != Fits::Yes).and_then(|line| line.largest(rates));
-        let answer = |fits, needed, reason| MemoryFit {
+        let answer = |fits, needed, basis| MemoryFit {
             fits,
             needed,
             process,
             allocated: self.peak.filter(|_| self.narrowest.is_none()),
             at_most,
             usable,
-            reason,
+            basis,
             largest_batch: None,
             states,
             activations,
             working: self.working,
             narrowest: None,
         };
-        let available = format!("{} of {} GB usable", gib(usable), gib(gpu.memory));
+        let of = GpuMemory { usable, nominal: gpu.memory };
         if let (Some(most), Some(narrowest)) = (peak, &self.narrowest) {
-            let least = narrowest.fit(rates);
-            let bytes = least.needed.unwrap_or(most);
-            let fits = match least.fits {
+            let at_least = narrowest.fit(rates);
+            let least = at_least.needed.unwrap_or(most);
+            let fits = match at_least.fits {
                 _ if most.get() <= usable.get() => Fits::Yes,
                 Fits::No => Fits::No,
                 Fits::Yes | Fits::Unknown => Fits::Unknown,
             };
-            let word = needs(fits);
-            let source = self::word(self.source);
-            let recorded = if self.widened { "in a narrower precision" } else { "in a wider precision" };
-            let reason = format!("{word} {} to {} GB, {source} {recorded}; {available}", gib(bytes), gib(most));
-            let (largest_batch, narrowest) = (largest_batch(fits), Some(Box::new(least)));
-            return MemoryFit { largest_batch, narrowest, ..answer(fits, Some(bytes), reason) };
+            let (source, from_narrower) = (self.source.of(), self.widened);
+            let basis = MemoryBasis::OtherPrecision { fits, least, most, source, from_narrower, of };
+            let (largest_batch, narrowest) = (largest_batch(fits), Some(Box::new(at_least)));
+            return MemoryFit { largest_batch, narrowest, ..answer(fits, Some(least), basis) };
         }
         if let Some((needed, allocated)) = peak.zip(self.peak) {
             let fits = verdict(allocated, process, usable);
-            let reason = format!(
-                "{} {} GB in {} ({} GB allocated, {}); {available}",
-                needs(fits),
-                gib(needed),
-                if gpu.vendor == Vendor::Amd { "rocm-smi" } else { "nvidia-smi" },
-                gib(allocated),
-                self.by_line.unwrap_or_else(|| one_peak(self.source))
-            );
-            return MemoryFit { largest_batch: largest_batch(fits), ..answer(fits, Some(needed), reason) };
+            let (source, vendor) = (self.source, gpu.vendor);
+            let basis = MemoryBasis::Peak { fits, needed, allocated, source, vendor, of };
+            return MemoryFit { largest_batch: largest_batch(fits), ..answer(fits, Some(needed), basis) };
         }
-        if let Some((name, memory)) = &self.ran_on
-            && gpu.memory.get() >= memory.get()
+        if let Some((name, memory)) = self.ran_on.clone().filter(|(_, memory)| gpu.memory.get() >= memory.get()) {
+            return answer(Fits::Yes, None, MemoryBasis::RanOn { gpu: name, memory });
+        }
+        if let Some(needed) = self.least.map(|least| least + process)
+            && needed.get() > usable.get()
         {
-            return answer(
-                Fits::Yes,
-                None,
-                format!("at least as much memory as the recording GPU ({name}, {} GB)", gib(*memory)),
-            );
+            return answer(Fits::No, Some(needed), MemoryBasis::State { kept: self.least_of, needed, of });
         }
-        if let Some(least) = self.least.map(|least| least + process)
-            && least.get() > usable.get()
-        {
-            return answer(
-                Fits::No,
-                Some(least),
-                format!("does not fit: {} alone need {} GB; {available}", self.least_of, gib(least)),
-            );
-        }
-        match most {
-            Some(most) if most.get() <= usable.get() => {
-                answer(Fits::Yes, Some(most), format!("at most {} GB, estimated from shapes; {available}", gib(most)))
-            }
-            Some(most) => answer(
-                Fits::Unknown,
-                None,
-                format!("no recorded peak; up to {} GB estimated from shapes; {available}", gib(most)),
-            ),
-            None => answer(
-                Fits::Unknown,
-                None,
-                "no recorded peak, and too few shapes or parameters to estimate one".to_owned(),
-            ),
-        }
+        let Some(most) = most else { return answer(Fits::Unknown, None, MemoryBasis::Unknown) };
+        let is_enough = most.get() <= usable.get();
+        let basis = MemoryBasis::Shapes { is_enough, most, of };
+        if is_enough { answer(Fits::Yes, Some(most), basis) } else { answer(Fits::Unknown, None, basis) }
     }
 }
 
@@ -332,34 +301,6 @@ fn kept(profile: &Profile) -> Option<Activations> {
 fn source_of(profile: &Profile) -> MemorySource {
     let memory = profile.step.as_ref().and_then(|step| step.memory.as_ref());
     memory.map_or(MemorySource::Recorded, |memory| memory.source)
-}
-
-/// Adjective for the source of a peak.
-const fn word(source: MemorySource) -> &'static str {
-    match source {
-        MemorySource::Recorded => "recorded",
-        MemorySource::Computed => "computed",
-    }
-}
-
-const fn one_peak(source: MemorySource) -> &'static str {
-    match source {
-        MemorySource::Recorded => "recorded peak",
-        MemorySource::Computed => "peak computed from shapes, not checked on a GPU",
-    }
-}
-
-/// Verdict that precedes an amount.
-const fn needs(fits: Fits) -> &'static str {
-    match fits {
-        Fits::Yes => "needs",
-        Fits::No => "does not fit: needs",
-        Fits::Unknown => "may fit: needs",
-    }
-}
-
-fn gib(bytes: Bytes) -> String {
-    format!("{:.1}", bytes.get() / GIB)
 }
 
 /// Upper estimate of activations. In training: all results of forward operations, kept for backward, plus twice the

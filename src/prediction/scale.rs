@@ -18,12 +18,14 @@
 //! Several machines add their exchange to C and to the last bucket (`machines.rs`); that is not fitted. Models with
 //! divided layers or state, and large ones, are in `model_parallel.rs`.
 
+mod basis;
 mod exchange;
 mod factors;
 mod machines;
 mod model_parallel;
 
 pub use super::fabric::Link;
+pub use basis::{BoardLink, OnReplicas, Scaling, ScalingBasis, WaitForData};
 pub use factors::{Factors, LayoutFactors, fit_layouts};
 pub use machines::{Layout, ModelParallel, Network};
 pub use model_parallel::optimizer_step;
@@ -63,8 +65,8 @@ pub struct ScaledStep {
     pub step: Estimate,
     /// Increase of the middle value over one GPU, or over one replica of the model.
     pub extra: Micros,
-    /// Explanation in words.
-    pub why: String,
+    /// What it is made of.
+    pub scaling: Scaling,
 }
 
 impl ScaledStep {
@@ -82,7 +84,7 @@ impl ScaledStep {
         let Range { low, mid, high } = self.step.range;
         self.step.range =
             Range { low: add(low, repeated.low), mid: add(mid, repeated.mid), high: add(high, repeated.high) };
-        self.why = format!("{batches} batches per GPU and update, gradients exchanged once; {}", self.why);
+        self.scaling.batches = Some(batches);
         self
     }
 
@@ -94,8 +96,7 @@ impl ScaledStep {
         let wait = all.wait_of(self.step.range.mid, times[0]);
         self.step.range = all.delayed(self.step.range, times);
         if wait.get() > 0.0 && (layout.all() > 1 || times[0] > 1.0) {
-            let cpus = layout.cpus.map(|cpus| format!(" on {cpus:.0} CPUs")).unwrap_or_default();
-            self.why = format!("{}; {:.1} ms for data{cpus}", self.why, wait.as_millis());
+            self.scaling.data = Some(WaitForData { wait, cpus: layout.cpus });
         }
         self
     }
@@ -201,13 +202,13 @@ fn scaled_step(
 ) -> Result<ScaledStep, ScaleError> {
     let gpus = layout.all();
     if gpus <= 1 {
-        return Ok(ScaledStep { step: *single, extra: Micros::ZERO, why: "one GPU, no communication".to_owned() });
+        return Ok(ScaledStep { step: *single, extra: Micros::ZERO, scaling: ScalingBasis::OneGpu.into() });
     }
     if workload.mode == Mode::Inference {
         let deviation = gpu.link.fitted().deviation;
         let range = Range { high: single.range.high * (1.0 + deviation * slowest(gpus)), ..single.range };
-        let why = format!("{gpus} independent GPUs: inference exchanges no gradients");
-        return Ok(ScaledStep { step: Estimate { range, ..*single }, extra: Micros::ZERO, why });
+        let scaling = ScalingBasis::Independent { gpus }.into();
+        return Ok(ScaledStep { step: Estimate { range, ..*single }, extra: Micros::ZERO, scaling });
     }
     let gradients = gradients(workload)?;
     let exchange = Exchange::new(gpu, layout, gradients);
@@ -215,28 +216,12 @@ fn scaled_step(
     let factor = factor.filter(|_| layout.gpus > 1);
     let added = exchange.added(single.range.mid, layout.network, factor);
     let extra = added.mid;
-    let [least, most] = if factor.is_some() { SPREAD_MEASURED } else { SPREAD };
+    let spread = if factor.is_some() { SPREAD_MEASURED } else { SPREAD };
     let Range { low, mid, high } = single.range;
     let range = Range { low: low + added.low, mid: mid + extra, high: high + added.high };
-    let over = if layout.gpus > 1 { format!(" over {}", gpu.link.words()) } else { String::new() };
-    let why = format!(
-        "{}: adds {:.1} ms per step, {} (all-reduce of {gradients}{over}{}); range {least:.1} to {most:.1} times that{}",
-        layout.words(),
-        extra.as_millis(),
-        match factor {
-            Some(factor) if layout.machines > 1 =>
-                format!("{factor:.2} times the estimate within a machine, as measured"),
-            Some(factor) => format!("{factor:.2} times the estimate, as measured"),
-            None => "estimated".to_owned(),
-        },
-        if layout.machines > 1 {
-            format!("{} {}", if layout.gpus > 1 { ", then" } else { " over" }, layout.network.words())
-        } else {
-            String::new()
-        },
-        if layout.machines > 1 { ", plus that of the network" } else { "" },
-    );
-    Ok(ScaledStep { step: Estimate { range, method: single.method }, extra, why })
+    let (layout, link) = (*layout, gpu.into());
+    let scaling = ScalingBasis::AllReduce { layout, link, gradients, extra, factor, spread }.into();
+    Ok(ScaledStep { step: Estimate { range, method: single.method }, extra, scaling })
 }
 
 /// Measured multiple of the model's extra time, from steps on one GPU and on several of one machine; 0 if several were
@@ -467,7 +452,7 @@ mod tests {
             scaled_step(&step(377.0), &gpu(Link::Modules), &Layout::one_machine(2), &work, Some(factor)).unwrap();
         assert!((again.step.range.mid.as_millis() - 541.0).abs() < 1e-6, "{again:?}");
         let plain = scaled_step(&step(377.0), &gpu(Link::Modules), &Layout::one_machine(2), &work, None).unwrap();
-        assert!(plain.extra.get() < again.extra.get() && plain.why.contains("estimated"));
+        assert!(plain.extra.get() < again.extra.get());
         assert_eq!(scaling_factor([two, one], &gpu(Link::Modules), 2, &work), Ok(0.0));
     }
 }

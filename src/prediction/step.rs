@@ -8,7 +8,7 @@ use super::finding::Finding;
 use super::gpu::GpuFacts;
 use super::host::Host;
 use super::launches::HostWork;
-use super::memory::{Fits, MemoryFit, MemoryNeed};
+use super::memory::{Fits, MemoryBasis, MemoryFit, MemoryNeed};
 use super::method::Method;
 use super::methods::{Inputs, OnGpu, StepParts};
 use super::notes;
@@ -149,11 +149,12 @@ fn relative_time([one, other]: [&Decoded<'_>; 2], rates: &Rates<'_>, efficiency:
 /// Sets the fit of one rank's share of a model to unknown: the whole may not fit even if the share does. Without a
 /// peak, all parameters were counted.
 fn may_fit(memory: &mut MemoryFit, need: &MemoryNeed) {
-    memory.reason = match memory.fits {
-        Fits::Yes => format!("one rank's share of the model: {}; the whole was not recorded", memory.reason),
-        Fits::No if !need.has_peak() => format!("one rank's share was recorded; the whole model {}", memory.reason),
+    let fits = match memory.fits {
+        Fits::Yes => true,
+        Fits::No if !need.has_peak() => false,
         _ => return,
     };
+    memory.basis = MemoryBasis::OneRank { fits, on: Box::new(memory.basis.clone()) };
     memory.fits = Fits::Unknown;
     (memory.at_most, memory.states, memory.activations, memory.narrowest) = (None, None, None, None);
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::format;
 use super::predictions::write_warnings;
 use super::table::{Cell, Column, Table};
-use super::words::{self, Told, joined};
+use super::words::{self, Told, Words, joined};
 use habitat_base::text;
 use habitat_base::units::Micros;
 use habitat_prediction::batches::{Basis, GpuSweep, Sweep, SweepRow};
@@ -65,7 +65,7 @@ fn cells(sweep: &Sweep, gpu: &GpuSweep, row: &SweepRow) -> Vec<Cell> {
             if is_shapes(sweep, *batch) { format!("{}, shapes scaled", step.method) } else { step.method.to_string() },
             step.method,
         ),
-        Cell::text(&memory.reason),
+        Cell::text(memory.basis.words()),
         Cell::text(joined(&sweep.warnings, "; ")),
     ]
 }
@@ -268,7 +268,7 @@ fn gpu_json(sweep: &Sweep, gpu: &GpuSweep) -> Value {
                 "samples_per_s": row.throughput,
                 "memory_bytes": row.memory.needed.or(row.memory.at_most),
                 "fits": row.memory.fits,
-                "memory_reason": row.memory.reason,
+                "memory_reason": row.memory.basis.words(),
             })
         })
         .collect();

@@ -369,7 +369,7 @@ pub fn risk(setback: Setback, then: Option<&Instead>) -> String {
 /// Whether a note is one of [`caveats`].
 pub(super) fn is_caveat(note: &PlanNote) -> bool {
     use PlanNote::{BatchOfOne, LongPlan, NoRoom, OtherTier};
-    matches!(note, BatchOfOne | LongPlan { .. } | NoRoom { .. } | OtherTier { .. })
+    matches!(note, BatchOfOne { .. } | LongPlan { .. } | NoRoom { .. } | OtherTier { .. })
 }
 
 /// Lines that belong to the plan's first sentence: a better offer of another tier, a batch that no one chose, a plan that

@@ -20,7 +20,8 @@ pub use table::{Framework, Launch};
 
 use std::fmt;
 
-use super::{format, words};
+use super::format;
+use super::words::{self, Words};
 use habitat_base::text;
 use habitat_base::units::Hours;
 use habitat_planning::plan::{Goal, Part, Plan, PlanNote, Switch};

@@ -319,7 +319,7 @@ mod tests {
             process: gb(1.0),
             at_most: Some(shown(36.0)),
             usable: shown(usable_gb - 1.0),
-            reason: String::new(),
+            basis: habitat_prediction::memory::MemoryBasis::Unknown,
             largest_batch,
             states: Some(habitat_prediction::sharding::ModelStates {
                 parameters: gb(4.0),

@@ -77,7 +77,7 @@ pub struct PredictionJson<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allocated_bytes: Option<f64>,
     /// Reason.
-    pub memory_reason: &'a str,
+    pub memory_reason: String,
     /// Share of the device time for each method.
     pub methods: Vec<MethodJson>,
     /// Warnings on the time on this GPU; absent if there are none.
@@ -176,7 +176,7 @@ fn one<'a>(prediction: &'a Prediction, prices: &'a PriceBook, operations: bool) 
         fits_in_memory: prediction.memory.fits,
         memory_bytes: prediction.memory.needed.map(Bytes::get),
         allocated_bytes: prediction.memory.allocated.map(Bytes::get),
-        memory_reason: &prediction.memory.reason,
+        memory_reason: prediction.memory.basis.words(),
         methods: prediction
             .shares
             .iter()
@@ -272,7 +272,7 @@ pub fn table(predictions: &Predictions, prices: &PriceBook) -> Table {
                 || Cell::text(prediction.memory.fits),
                 |most| Cell::new(format!("≤ {most}"), prediction.memory.fits),
             ),
-            Cell::text(&prediction.memory.reason),
+            Cell::text(prediction.memory.basis.words()),
             Cell::maybe(value.as_ref(), |value| Cell::text(&value.offer.id)),
         ];
         let trust = value.as_ref().map(|value| trust_cells(&value.offer.trust));

@@ -1,11 +1,13 @@
 //! Sentences for what the other crates found, and their JSON form with a stable code.
 
 pub mod assumed;
+mod memory;
 mod no_plan;
 pub mod plan;
 pub mod prediction;
 pub mod price;
 mod reason;
+mod scaling;
 
 pub use no_plan::no_plan;
 use schemars::JsonSchema;
@@ -20,6 +22,11 @@ pub trait Words {
     /// Short form, for places with little room.
     fn brief(&self) -> String {
         self.words()
+    }
+
+    /// Words of what it rests on: `why` in its JSON form.
+    fn why(&self) -> Option<String> {
+        None
     }
 }
 
@@ -66,6 +73,7 @@ impl Told {
         };
         let code = facts.shift_remove("code");
         let code = code.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned();
+        facts.extend(what.why().map(|why| ("why".to_owned(), Value::String(why))));
         Self { code, text: what.words(), facts }
     }
 

@@ -2,6 +2,7 @@
 
 use habitat_tui::plan::check::{CheckError, check, check_sources};
 use habitat_tui::plan::{Goal, Objective, Plan, PlanError, PlanNote, PlanStatus, RejectionKind, Work, plan};
+use habitat_tui::predict::memory::MemoryBasis;
 use habitat_tui::predict::scale::extra_time;
 use habitat_tui::predict::{AtBatch, Estimate, Fits, Method, Predictions};
 use habitat_tui::pricing::{OWN_PLACE, Offer, PriceBook, Tier};
@@ -142,10 +143,14 @@ fn a_step_too_large_says_with_which_batch_it_would_fit() {
     assert_eq!(said(&step, &steps(10, Some(100))), format!("{needs}20 samples per GPU would fit"));
     // The same if it may fit.
     let memory = &mut step.predictions[0].memory;
-    (memory.fits, memory.reason) = (Fits::Unknown, "may fit: needs 15.0 GB".into());
+    memory.fits = Fits::Unknown;
+    memory.basis = MemoryBasis::Between { least: Bytes::known(15.0 * GIB), widest: Box::new(MemoryBasis::Unknown) };
     assert_eq!(
         said(&step, &steps(10, None)),
-        "may fit: needs 15.0 GB; 16 samples per GPU would fit: accumulation ×2 keeps the global batch of 256"
+        format!(
+            "{}; 16 samples per GPU would fit: accumulation ×2 keeps the global batch of 256",
+            step.predictions[0].memory.basis.words()
+        )
     );
     step.predictions[0].memory.fits = Fits::No;
     step.workload.mode = Mode::Inference;

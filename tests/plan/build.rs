@@ -2,6 +2,7 @@
 
 use habitat_tui::catalog::Vendor;
 use habitat_tui::plan::{Assumptions, Confidence, Goal, Plan, RejectionKind, Work};
+use habitat_tui::predict::memory::MemoryBasis;
 use habitat_tui::predict::scale::Link;
 use habitat_tui::predict::{
     Estimate, Fabric, Fits, GpuFacts, Host, MemoryFit, Method, Prediction, Predictions, StepTime,
@@ -61,7 +62,7 @@ fn prediction(name: &str, step: StepTime) -> Prediction {
             process: Bytes::known(1e9),
             needed: None,
             usable: gpu.memory * 0.92,
-            reason: "small".into(),
+            basis: MemoryBasis::Unknown,
             largest_batch: None,
             at_most: None,
             states: None,

@@ -80,10 +80,14 @@ fn a_step_on_two_machines_by_hand() {
     let scaled = |layout: &Layout| by(layout, None);
     let waiting = 1e3 * 0.02 * (2.0 * 16f64.ln()).sqrt();
     let last = 25.0 * (2.0 * 7.0 / 8.0 / 14.0 + 2.0 / 2.0 / 6.25);
-    assert!((scaled(&layout).extra.as_millis() - (waiting + last + 2.2 * 3.0)).abs() < 1e-6, "{}", scaled(&layout).why);
+    assert!(
+        (scaled(&layout).extra.as_millis() - (waiting + last + 2.2 * 3.0)).abs() < 1e-6,
+        "{}",
+        scaled(&layout).scaling.words()
+    );
     // Nothing of a network is asked within one machine.
     let alone = Layout { machines: 1, ..layout };
-    assert_eq!(scaled(&alone), scaled(&Layout::one_machine(8)));
+    assert_eq!(scaled(&alone).step, scaled(&Layout::one_machine(8)).step);
     // A factor measured on one machine changes its part alone.
     let double = by(&layout, Some(2.0));
     let expected = scaled(&layout).extra + scaled(&alone).extra;
@@ -91,7 +95,12 @@ fn a_step_on_two_machines_by_hand() {
     // A network of which nothing is known spans both of its ends.
     let Range { low, mid, high } = Network::Unknown.reached();
     assert!(low.get() < mid.get() / 2.5 && high.get() > 2.5 * mid.get());
-    assert!(scaled(&Layout { network: Network::Unknown, ..layout }).why.contains("assuming 10 to 100 Gbit/s over TCP"));
+    assert!(
+        scaled(&Layout { network: Network::Unknown, ..layout })
+            .scaling
+            .words()
+            .contains("assuming 10 to 100 Gbit/s over TCP")
+    );
 }
 
 /// 64 GPUs fail every 781 hours, so their job writes checkpoints; that of 56 has none. The check agrees on both.

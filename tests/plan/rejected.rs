@@ -5,6 +5,7 @@ use std::sync::Arc;
 use habitat_tui::plan::check::{CheckError, check, check_sources};
 use habitat_tui::plan::{Amount, Goal, Plan, PlanError, PlanStatus, Prepared, Quota, RejectionKind, Work, plan};
 use habitat_tui::predict::Fits;
+use habitat_tui::predict::memory::MemoryBasis;
 use habitat_tui::predict::scale::LayoutFactors;
 use habitat_tui::pricing::{Market, Offer, OfferId, PriceBook, Tier, Trust, Unusable};
 use habitat_tui::report::words::Words;
@@ -38,7 +39,7 @@ fn each_offer_is_used_or_shown_or_has_a_reason() {
     large.memory.needed = Bytes::new(18.2 * GIB).ok();
     let mut unsure = measured("unsure", 10.0);
     unsure.memory.fits = Fits::Unknown;
-    unsure.memory.reason = "no peak memory in the profile".into();
+    unsure.memory.basis = MemoryBasis::Unknown;
     let predictions = predictions([
         measured("good", 4.0),
         measured("slow", 0.5),
@@ -74,7 +75,10 @@ fn each_offer_is_used_or_shown_or_has_a_reason() {
         (RejectionKind::UnknownGpu, "GPU not in the catalog, or ambiguous: Mystery 9000"),
         (RejectionKind::NoPrediction, "no prediction for unpredicted"),
         (RejectionKind::Memory, "needs 18.2 GB; the GPU has 14.7 of 16 GB available"),
-        (RejectionKind::MemoryUnknown, "unknown whether it fits: no peak memory in the profile"),
+        (
+            RejectionKind::MemoryUnknown,
+            "unknown whether it fits: no recorded peak, and too few shapes or parameters to estimate one",
+        ),
         (RejectionKind::NoPrediction, "2 GPUs: unknown parameter count and gradient size; pass --parameters"),
         (RejectionKind::Limits, "region mars-1 is not among the allowed ones"),
         (RejectionKind::Deadline, "takes up to 24 h, misses the deadline by 20 h (--deadline 24.0h)"),

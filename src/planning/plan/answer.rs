@@ -318,7 +318,7 @@ impl Prepared {
         }
         notes.extend(batch::note(plan, self.recorded_batch).filter(|_| self.training));
         let is_of_one = self.keeps_batch && self.recorded_batch == Some(1) && !self.is_recorded;
-        notes.extend(is_of_one.then_some(PlanNote::BatchOfOne));
+        notes.extend(is_of_one.then_some(PlanNote::BatchOfOne { sequence_length: self.sequence_length }));
         for offer in plan.parts.iter().map(|part| &part.offer).filter(|offer| !offer.trust.doubts.is_empty()) {
             notes.push(PlanNote::PriceInDoubt { offer: offer.id.clone(), doubts: offer.trust.doubts.clone() });
         }

@@ -22,7 +22,7 @@ use crate::pricing::spot::SpotSource;
 use crate::pricing::{Billing, Offer, PriceBook, Tier};
 use cost::used;
 use habitat_base::units::{GpuSlug, Hours, Micros, Samples, UsdPerHour, most};
-use habitat_prediction::scale::{Layout, ModelParallel, Network};
+use habitat_prediction::scale::{Layout, ModelParallel, Network, Scaling};
 use habitat_prediction::{Estimate, Finding, Mode, Prediction, Predictions, Sharding};
 
 /// Dollars per hour above which a price is invalid.
@@ -53,7 +53,7 @@ pub(crate) struct Configuration {
     accumulation: u64,
     /// Optimizer step on all GPUs.
     step: Estimate,
-    scaling: String,
+    scaling: Box<Scaling>,
     /// Method of the step time, if the batch is not the profile's.
     sized: Option<String>,
     precision: Option<Finding>,
@@ -285,7 +285,7 @@ impl Configuration {
             batch_size: step.batch_size,
             accumulation: step.accumulation,
             step: step.scaled.step,
-            scaling: step.scaled.why,
+            scaling: Box::new(step.scaled.scaling),
             sized: step.why,
             precision: prediction.precision_note.clone(),
             warnings: prediction.warnings.clone(),
@@ -434,7 +434,7 @@ impl Configuration {
         };
         let draw = self.draw.map(|draw| PlanNote::Power { draw });
         [
-            Some(PlanNote::Scaling { why: self.scaling.clone() }),
+            Some(PlanNote::Scaling { scaling: self.scaling.clone() }),
             self.divided.clone(),
             predicted(&self.sized, |why| PlanNote::OtherBatch { why }),
             self.precision.clone().map(|finding| PlanNote::Precision { finding }),

@@ -7,6 +7,8 @@ use super::{Draw, Machines, Objective};
 use crate::pricing::spot::SpotSource;
 use crate::pricing::{Doubt, Held, OfferId};
 use habitat_base::units::{Bytes, GpuSlug, Hours, Usd, UsdPerHour};
+use habitat_prediction::memory::MemoryBasis;
+use habitat_prediction::scale::Scaling;
 use habitat_prediction::{Finding, Sharding};
 
 /// A note on a plan or a part.
@@ -16,13 +18,15 @@ use habitat_prediction::{Finding, Sharding};
 pub enum PlanNote {
     /// How the step was scaled to the GPUs.
     Scaling {
-        /// Words of the prediction.
-        why: String,
+        /// What the step is made of.
+        #[serde(skip)]
+        scaling: Box<Scaling>,
     },
     /// Memory of each GPU that shares a replica of the model.
     ReplicaMemory {
-        /// Words of the prediction.
-        why: String,
+        /// The need of each.
+        #[serde(skip)]
+        memory: MemoryBasis,
     },
     /// Sharding on one GPU, which has no effect.
     ShardingOfOneGpu {
@@ -35,8 +39,9 @@ pub enum PlanNote {
         sharding: Sharding,
         /// GPUs that divide it.
         gpus: u32,
-        /// Memory of each, in words of the prediction.
-        why: String,
+        /// The need of each.
+        #[serde(skip)]
+        memory: MemoryBasis,
     },
     /// Method of the step time, if the batch is not the profile's.
     OtherBatch {
@@ -166,7 +171,10 @@ pub enum PlanNote {
     /// Work is counted in steps of one GPU.
     CountedInSteps,
     /// Updates of one sample, the batch of a profile that no one recorded.
-    BatchOfOne,
+    BatchOfOne {
+        /// Tokens of a sample, if it is a sequence.
+        sequence_length: Option<u64>,
+    },
     /// Updates use more than one batch of unknown size.
     OtherUpdates {
         /// Updates of the plan.

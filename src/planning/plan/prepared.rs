@@ -27,6 +27,8 @@ pub struct Prepared {
     pub(super) knows_storage: bool,
     /// Samples of the profile's step.
     pub(super) recorded_batch: Option<u64>,
+    /// Tokens of a sample, if it is a sequence.
+    pub(super) sequence_length: Option<u64>,
     /// Whether the goal's global batch is the profile's, which the user did not choose.
     pub(super) keeps_batch: bool,
     /// Whether the profile was recorded, not made from shapes.
@@ -85,6 +87,7 @@ impl Prepared {
             training,
             knows_storage: prices.knows_storage(),
             recorded_batch,
+            sequence_length: predictions.workload.sequence_length,
             keeps_batch,
             is_recorded: predictions.origin.is_some(),
             configurations,

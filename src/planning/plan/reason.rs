@@ -6,7 +6,8 @@ use super::{Accept, Confidence, Quota, RejectionKind, Risk};
 use crate::pricing::{Tier, Unusable};
 use habitat_base::units::{Bytes, GpuSlug, Hours, KilogramsCo2e, Usd, UsdPerHour};
 use habitat_prediction::Sharding;
-use habitat_prediction::scale::ModelParallel;
+use habitat_prediction::memory::MemoryBasis;
+use habitat_prediction::scale::{ModelParallel, ScaleError};
 
 /// Why an offer is not in the plan.
 #[derive(Debug, Clone, PartialEq, Serialize, strum::IntoStaticStr, strum::VariantNames)]
@@ -132,7 +133,8 @@ pub enum Reason {
         /// Number of GPUs.
         gpus: u32,
         /// Why not.
-        why: String,
+        #[serde(skip)]
+        error: ScaleError,
     },
     /// Emissions matter, and the power of the GPU is unknown.
     PowerUnknown {
@@ -144,7 +146,8 @@ pub enum Reason {
     /// Its GPUs do not make whole replicas of the model.
     Layout {
         /// Why not.
-        why: String,
+        #[serde(skip)]
+        error: ScaleError,
     },
     /// Its batches do not add up to the global batch.
     BatchesDoNotDivide {
@@ -196,12 +199,14 @@ pub enum Reason {
     /// The step does not fit, and its need is not known in numbers.
     DoesNotFit {
         /// Why not.
-        why: String,
+        #[serde(skip)]
+        memory: Box<MemoryBasis>,
     },
     /// It is unknown whether the step fits.
     MemoryUnknown {
         /// Why.
-        why: String,
+        #[serde(skip)]
+        memory: Box<MemoryBasis>,
         /// Changes with which it would fit.
         #[serde(flatten)]
         remedies: Remedies,

@@ -43,6 +43,20 @@ struct At<'p> {
     why: Option<&'p String>,
 }
 
+/// Why a batch cannot run. A search meets thousands; the reason is made for the one that is shown.
+enum Obstacle {
+    /// No degree of sharding is known to fit: the one that needs least, or whose need is unknown.
+    Memory(Sharding, Box<MemoryFit>),
+    /// Another reason.
+    Other(Refusal),
+}
+
+impl From<Reason> for Obstacle {
+    fn from(reason: Reason) -> Self {
+        Self::Other((reason, None))
+    }
+}
+
 /// Checks the number of GPUs that share a replica of the model.
 ///
 /// # Errors
@@ -83,11 +97,14 @@ pub(super) fn check_model_parallel(predictions: &Predictions, goal: &Goal) -> Re
 /// and losses are the same.
 ///
 /// # Errors
-/// The reason against the profile's batch, if no batch is possible.
-fn sizes(prediction: &Prediction, layout: Layout, workload: &Workload, goal: &Goal) -> Result<Vec<SizedStep>, Refusal> {
-    let (step, data) = (prediction.planning_step(), prediction.data.as_ref());
-    let own = At { batch: batch_size(workload), step, data, memory: &prediction.memory, why: None };
-    let own = own.sized(prediction, layout, workload, goal);
+/// What is against the profile's batch, if no batch is possible.
+fn sizes(
+    prediction: &Prediction,
+    layout: Layout,
+    workload: &Workload,
+    goal: &Goal,
+) -> Result<Vec<SizedStep>, Obstacle> {
+    let own = At::own(prediction, workload).sized(prediction, layout, workload, goal);
     // The reasons against these are not shown.
     let divides = |batch| accumulation(goal.global_batch, Some(batch), Runners::new(&layout)).is_ok();
     let others = prediction.at_batches.iter().filter(|at| divides(at.batch_size)).filter_map(|at| {
@@ -97,7 +114,7 @@ fn sizes(prediction: &Prediction, layout: Layout, workload: &Workload, goal: &Go
     });
     let others: Vec<SizedStep> = others.collect();
     match own {
-        Err(reason) if others.is_empty() => Err(reason),
+        Err(obstacle) if others.is_empty() => Err(obstacle),
         own => Ok(undominated(own.into_iter().chain(others).collect(), &layout)),
     }
 }
@@ -140,16 +157,19 @@ fn fastest(
     let workload = &predictions.workload;
     let own = sizes(prediction, layout, workload, goal);
     let others = layouts::candidates(prediction, &layout, predictions, goal);
-    if others.is_empty() {
-        return own;
-    }
-    let goal = &Goal { sharding: layouts::sharding(goal), ..goal.clone() };
-    let tried = others.into_iter().map(|parallel| Layout { parallel, ..layout });
-    let found = tried.filter_map(|layout| sizes(prediction, layout, workload, goal).ok());
+    let free = (!others.is_empty()).then(|| Goal { sharding: layouts::sharding(goal), ..goal.clone() });
     let plain = own.iter().flatten().map(|step| step.rates(&layout)[0]).fold(0.0, f64::max);
-    let found = found.flatten().filter(|step| step.rates(&layout)[0] > REWRITTEN * plain);
-    let found: Vec<SizedStep> = own.iter().flatten().cloned().chain(found).collect();
-    if found.is_empty() { own } else { Ok(undominated(found, &layout)) }
+    let tried = free.iter().flat_map(|free| others.iter().map(move |parallel| (*parallel, free)));
+    let found =
+        tried.filter_map(|(parallel, goal)| sizes(prediction, Layout { parallel, ..layout }, workload, goal).ok());
+    let found: Vec<SizedStep> = found.flatten().filter(|step| step.rates(&layout)[0] > REWRITTEN * plain).collect();
+    match own {
+        Err(obstacle) if found.is_empty() => {
+            Err(At::own(prediction, workload).refusal(obstacle, prediction, &layout, workload, goal))
+        }
+        own if found.is_empty() => Ok(own.unwrap_or_default()),
+        own => Ok(undominated(own.into_iter().flatten().chain(found).collect(), &layout)),
+    }
 }
 
 fn undominated(all: Vec<SizedStep>, layout: &Layout) -> Vec<SizedStep> {
@@ -187,7 +207,13 @@ impl SizedStep {
     }
 }
 
-impl At<'_> {
+impl<'p> At<'p> {
+    /// The batch of the profile.
+    fn own(prediction: &'p Prediction, workload: &Workload) -> Self {
+        let (step, data) = (prediction.planning_step(), prediction.data.as_ref());
+        Self { batch: batch_size(workload), step, data, memory: &prediction.memory, why: None }
+    }
+
     /// Filters, most important first.
     fn sized(
         &self,
@@ -195,46 +221,35 @@ impl At<'_> {
         layout: Layout,
         workload: &Workload,
         goal: &Goal,
-    ) -> Result<SizedStep, Refusal> {
+    ) -> Result<SizedStep, Obstacle> {
         let gpus = layout.all();
         if !layout.parallel.is_none() {
-            layout
-                .parallel
-                .check(&layout, &prediction.gpu.fabric)
-                .map_err(|error| (Reason::Layout { why: error.to_string() }, None))?;
+            layout.parallel.check(&layout, &prediction.gpu.fabric).map_err(|error| Reason::Layout { error })?;
         }
-        let runners = Runners::new(&layout);
-        let batches = accumulation(goal.global_batch, self.batch, runners);
-        // Without a number of batches, assume the maximum that a stage keeps.
-        let most = batches.as_ref().copied().unwrap_or(2 * u64::from(layout.parallel.pipeline));
-        let share = Share::new(
-            &layout,
-            [self.batch.unwrap_or(1), most],
-            prediction.transformer.as_ref(),
-            workload.parameter_count,
-        );
-        let (sharding, memory) = self.fitting(prediction, &share, workload, goal)?;
+        let batches = accumulation(goal.global_batch, self.batch, Runners::new(&layout));
+        let share = self.share(prediction, &layout, workload, goal);
+        let (sharding, memory) = self.fitting(&share, goal)?;
         let note = memory_note(&memory);
         let (single, gpu) = (&self.step, &prediction.gpu);
         if single.range.mid.get() < SHORTEST_STEP_US {
-            return Err((Reason::NoDuration { gpu: gpu.slug.clone() }, None));
+            return Err(Reason::NoDuration { gpu: gpu.slug.clone() }.into());
         }
-        let batches = batches?;
+        let batches = batches.map_err(Obstacle::Other)?;
         if single.range.high.get() * batches as f64 > Micros::MOST {
-            return Err((Reason::UpdateTooLong { batches }, None));
+            return Err(Reason::UpdateTooLong { batches }.into());
         }
         let layout = Layout { sharding, ..layout };
         let one = prediction.micro_batch(single, self.batch, self.data);
         let scaled = optimizer_step(&one, gpu, &layout, workload, goal.assumptions.factors(), batches)
-            .map_err(|error| (Reason::NotScalable { gpus, why: error.to_string() }, None))?;
+            .map_err(|error| Reason::NotScalable { gpus, error })?;
         let divided = (sharding != Sharding::None || !layout.parallel.is_none()).then(|| {
             if !layout.parallel.is_none() {
-                return PlanNote::ReplicaMemory { why: memory.reason };
+                return PlanNote::ReplicaMemory { memory: memory.basis };
             }
             if gpus == 1 {
                 return PlanNote::ShardingOfOneGpu { sharding };
             }
-            PlanNote::Sharding { sharding, gpus, why: memory.reason }
+            PlanNote::Sharding { sharding, gpus, memory: memory.basis }
         });
         Ok(SizedStep {
             parallel: layout.parallel,
@@ -247,44 +262,65 @@ impl At<'_> {
         })
     }
 
+    /// Share of one GPU.
+    fn share(&self, prediction: &Prediction, layout: &Layout, workload: &Workload, goal: &Goal) -> Share {
+        let batches = accumulation(goal.global_batch, self.batch, Runners::new(layout));
+        // Without a number of batches, assume the maximum that a stage keeps.
+        let most = batches.unwrap_or(2 * u64::from(layout.parallel.pipeline));
+        let batches = [self.batch.unwrap_or(1), most];
+        Share::new(layout, batches, prediction.transformer.as_ref(), workload.parameter_count)
+    }
+
     /// Smallest degree of sharding with which the step fits, or may fit if the goal allows that.
-    fn fitting(
-        &self,
-        prediction: &Prediction,
-        share: &Share,
-        workload: &Workload,
-        goal: &Goal,
-    ) -> Result<(Sharding, MemoryFit), Refusal> {
-        let (mut most, mut memory, mut unknown) = (Sharding::None, self.memory.clone(), None);
+    fn fitting(&self, share: &Share, goal: &Goal) -> Result<(Sharding, MemoryFit), Obstacle> {
+        let (mut most, mut unknown) = (None, None);
         for stage in goal.sharding.stages(share.parallel) {
-            (most, memory) = (*stage, self.memory.on_replica(*stage, share));
+            let memory = self.memory.on_replica(*stage, share);
             match memory.fits {
-                Fits::Yes => return Ok((most, memory)),
-                Fits::Unknown if unknown.is_none() => unknown = Some((most, memory.clone())),
-                _ => (),
+                Fits::Yes => return Ok((*stage, memory)),
+                Fits::Unknown if unknown.is_none() => unknown = Some((*stage, memory)),
+                _ => most = Some((*stage, memory)),
             }
         }
-        if let Some(found) = unknown.clone().filter(|_| goal.limits.allow_unknown_memory) {
+        if let Some(found) = unknown.take_if(|_| goal.limits.allow_unknown_memory) {
             return Ok(found);
         }
-        let remedies = |used: Sharding, memory: &MemoryFit| Remedies {
-            fitting_sharding: with_sharding(self.memory, used, share),
-            ..would_fit(memory, share.replicas, workload, goal)
+        let (stage, memory) = unknown.or(most).unwrap_or_else(|| (Sharding::None, self.memory.clone()));
+        Err(Obstacle::Memory(stage, Box::new(memory)))
+    }
+
+    /// The reason against this batch, with what would help.
+    fn refusal(
+        &self,
+        obstacle: Obstacle,
+        prediction: &Prediction,
+        layout: &Layout,
+        workload: &Workload,
+        goal: &Goal,
+    ) -> Refusal {
+        let (sharding, memory) = match obstacle {
+            Obstacle::Memory(sharding, memory) => (sharding, *memory),
+            Obstacle::Other(refusal) => return refusal,
         };
-        if let Some((stage, memory)) = unknown {
-            return Err((Reason::MemoryUnknown { remedies: remedies(stage, &memory), why: memory.reason }, None));
+        let share = self.share(prediction, layout, workload, goal);
+        let remedies = Remedies {
+            fitting_sharding: with_sharding(self.memory, sharding, &share),
+            ..would_fit(&memory, share.replicas, workload, goal)
+        };
+        if memory.fits == Fits::Unknown {
+            return (Reason::MemoryUnknown { remedies, memory: Box::new(memory.basis) }, None);
         }
-        let Some(needed) = memory.needed else { return Err((Reason::DoesNotFit { why: memory.reason }, None)) };
+        let Some(needed) = memory.needed else { return (Reason::DoesNotFit { memory: Box::new(memory.basis) }, None) };
         let reason = Reason::OutOfMemory {
             needed_bytes: needed,
             usable_bytes: memory.usable,
             gpu_bytes: prediction.gpu.memory,
-            sharding: most,
+            sharding,
             replicas: share.replicas,
             model_parallel: Box::new(share.parallel),
-            remedies: remedies(most, &memory),
+            remedies,
         };
-        Err((reason, Some(needed / memory.usable)))
+        (reason, Some(needed / memory.usable))
     }
 }
 

@@ -1,12 +1,8 @@
 //! Fit of a step in the memory of a GPU, alone or with a share of the model.
 
-use std::fmt;
-
-use serde::Serialize;
-
-use super::{Activations, RESERVED, Share};
+use super::{Activations, Division, Fits, MemoryBasis, RESERVED, Share, Stage};
 use crate::sharding::{ModelStates, Sharding};
-use habitat_base::units::{Bytes, GIB};
+use habitat_base::units::Bytes;
 use habitat_step::profile::Working;
 
 /// Share of a layer's activations that tensor parallel GPUs keep whole without sequence parallelism: inputs of
@@ -40,8 +36,8 @@ pub struct MemoryFit {
     pub at_most: Option<Bytes>,
     /// Usable memory: 92 % of nominal.
     pub usable: Bytes,
-    /// Reason in words.
-    pub reason: String,
+    /// What the verdict rests on.
+    pub basis: MemoryBasis,
     /// If the step is not known to fit, the largest batch per GPU that is, if peaks or parameters show how memory grows.
     pub largest_batch: Option<u64>,
     /// Parts that can be divided among GPUs, if known.
@@ -51,28 +47,6 @@ pub struct MemoryFit {
     /// The same with every number as small as it may be, of a step that is predicted in narrower or wider numbers
     /// than it was recorded in.
     pub narrowest: Option<Box<Self>>,
-}
-
-/// Yes, no or unknown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Fits {
-    /// It fits.
-    Yes,
-    /// It does not.
-    No,
-    /// Not enough is known.
-    Unknown,
-}
-
-impl fmt::Display for Fits {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Yes => "yes",
-            Self::No => "no",
-            Self::Unknown => "unknown",
-        })
-    }
 }
 
 impl MemoryFit {
@@ -104,8 +78,8 @@ impl MemoryFit {
         let beside = self.working.map_or(Bytes::ZERO, own);
         let less =
             |shown: Bytes| self.shown(self.tensors(shown).checked_sub(saved).unwrap_or_default().max(beside) + more);
-        let how = format!("with {} on {gpus} GPUs", sharding.name());
-        self.of_share(self.needed.map(less), self.at_most.map(less), &how, states.is_assumed)
+        let division = Division::Sharded { sharding, gpus };
+        self.of_share(self.needed.map(less), self.at_most.map(less), division, states.is_assumed)
     }
 
     /// Memory of the tensors of what the driver shows, which is also what fits in it.
@@ -123,7 +97,7 @@ impl MemoryFit {
     /// Each keeps a T·P-th of the state, less the part that sharding divides among replicas. Stages that alternate one
     /// micro-batch forward and one backward (Narayanan et al. 2021, arXiv:2104.04473, section 2.2) keep the activations
     /// of up to P micro-batches of 1/P of the layers. With sequence parallelism, which is assumed as for the step, each
-    /// GPU has a T-th of these. Without it, as the reason says, some are whole (Korthikanti et al. 2022,
+    /// GPU has a T-th of these. Without it, as its basis says, some are whole (Korthikanti et al. 2022,
     /// arXiv:2205.05198, section 4), or all if parts of the forward pass are recomputed, which keeps the inputs of layers. Memory not known to be
     /// activations may be temporary, divided like the state, or any activations that fit under the peak before
     /// gradients exist. If the state is unknown, so is its share.
@@ -138,12 +112,8 @@ impl MemoryFit {
         }
         let Some(states) = self.states else {
             let fits = if self.fits == Fits::Yes { Fits::Yes } else { Fits::Unknown };
-            let reason = format!(
-                "unknown state size, so the share of one of {} GPUs is unknown: {}",
-                parallel.gpus(),
-                self.reason
-            );
-            return Self { fits, needed: None, reason, largest_batch: None, ..self.clone() };
+            let basis = MemoryBasis::UnknownState { gpus: parallel.gpus(), whole: Box::new(self.basis.clone()) };
+            return Self { fits, needed: None, basis, largest_batch: None, ..self.clone() };
         };
         let whole = if on.recomputes { 1.0 } else { KEPT_WHOLE };
         // GPUs that divide a sequence share its activations.
@@ -157,8 +127,8 @@ impl MemoryFit {
             self.activations.unwrap_or(any)
         };
         let kept = |peak: Bytes| on.kept(recorded(peak));
-        let largest = |need: &dyn Fn(&Stage) -> Bytes| {
-            let needs = ends.iter().map(|stage| (need(stage), stage.name));
+        let largest = |need: &dyn Fn(&OnStage) -> Bytes| {
+            let needs = ends.iter().map(|stage| (need(stage), stage.place));
             needs.max_by(|a, b| a.0.get().total_cmp(&b.0.get())).unwrap_or_default()
         };
         let least = self.needed.map(|shown| {
@@ -177,7 +147,7 @@ impl MemoryFit {
             let kept = kept(peak);
             // Temporary memory beside the activations belongs to the backward pass of one micro-batch.
             let is_beside = kept.least == kept.most;
-            let need = |stage: &Stage| {
+            let need = |stage: &OnStage| {
                 let shared = temporary * (stage.temporary / tokens);
                 let with_them = if is_beside { temporary * (stage.temporary * share) } else { Bytes::ZERO };
                 self.shown(stage.state + gathered + (kept.most * (stage.micro * share) + with_them).max(shared))
@@ -187,20 +157,14 @@ impl MemoryFit {
         let at_most = self.at_most.map(|peak| most(peak, 1.0 / tokens));
         let without = self.at_most.map(|peak| most(peak, without_sequences));
         let peers = replicas.saturating_mul(parallel.context);
-        let divided = if sharding == Sharding::None || peers == 1 {
-            String::new()
-        } else {
-            format!(", {} over {replicas} replicas", sharding.name())
+        let division = Division::Replica {
+            parallel,
+            stage: least.and_then(|(_, stage)| stage),
+            sharded: (sharding != Sharding::None && peers > 1).then_some((sharding, replicas)),
+            without_sequences: without.filter(|_| parallel.tensor > 1),
         };
-        let without = match without {
-            Some(most) if parallel.tensor > 1 => format!(", {:.1} without sequence parallelism", most.get() / GIB),
-            _ => String::new(),
-        };
-        let of_stage = least.map_or("", |(_, name)| name);
-        let of_stage = if of_stage.is_empty() { String::new() } else { format!(" on the {of_stage} stage") };
-        let how = format!("with {}{of_stage}{divided}{without}", parallel.words());
         let needed = least.map(|(bytes, _)| bytes);
-        Self { largest_batch: None, ..self.of_share(needed, at_most, &how, states.is_assumed) }
+        Self { largest_batch: None, ..self.of_share(needed, at_most, division, states.is_assumed) }
     }
 
     /// Whole parameters beside the divided ones: those outside the layers during both passes, and those of a few layers.
@@ -236,7 +200,7 @@ impl MemoryFit {
     }
 
     /// Stages that may need most: the first keeps the most micro-batches and the embedding, the last one the loss.
-    fn stages(&self, states: &ModelStates, sharding: Sharding, on: &Share) -> Vec<Stage> {
+    fn stages(&self, states: &ModelStates, sharding: Sharding, on: &Share) -> Vec<OnStage> {
         let Share { parallel, replicas, batches, experts, .. } = *on;
         // At the last micro-batch, the gradients of all others exist.
         let all = ModelStates { gradients: states.gradients.max(states.parameters), ..*states };
@@ -256,7 +220,7 @@ impl MemoryFit {
                 * (1.0 / f64::from(parallel.tensor))
         };
         if parallel.pipeline <= 1 {
-            return vec![Stage { name: "", state: state(ends), micro: 1.0, temporary: 1.0 }];
+            return vec![OnStage { place: None, state: state(ends), micro: 1.0, temporary: 1.0 }];
         }
         // Interleaved stages keep more micro-batches (Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.3).
         let of_chunks = (parts - 1.0) / (parts * f64::from(parallel.chunks.max(1)));
@@ -264,13 +228,13 @@ impl MemoryFit {
         let micro = interleaved.map(|of| (parts * of).min(batches.max(1) as f64) / parts * most);
         // Unknown temporary memory may be that of the update.
         let temporary = if self.working.is_some() { [0.0, 1.0] } else { [1.0 / parts; 2] };
-        let at = |name, place: usize| Stage {
-            name,
-            state: state(on.ends[place]),
-            micro: micro[place],
-            temporary: temporary[place],
+        let at = |place, end: usize| OnStage {
+            place: Some(place),
+            state: state(on.ends[end]),
+            micro: micro[end],
+            temporary: temporary[end],
         };
-        vec![at("last", 1), at("first", 0)]
+        vec![at(Stage::Last, 1), at(Stage::First, 0)]
     }
 
     /// A share of a step in narrower or wider numbers than recorded: what the narrowest numbers need at least,
@@ -282,19 +246,16 @@ impl MemoryFit {
             (_, Fits::No) => Fits::No,
             _ => Fits::Unknown,
         };
-        let reason = match (fits, least.needed) {
-            (Fits::Unknown, Some(bytes)) => {
-                let least = bytes.get() / GIB;
-                format!("may fit: at least {least:.1} GB in the narrowest precision; in the widest, {}", widest.reason)
-            }
-            (Fits::No, _) => least.reason.clone(),
-            _ => widest.reason.clone(),
+        let basis = match (fits, least.needed) {
+            (Fits::Unknown, Some(least)) => MemoryBasis::Between { least, widest: Box::new(widest.basis.clone()) },
+            (Fits::No, _) => least.basis.clone(),
+            _ => widest.basis.clone(),
         };
-        Self { fits, needed: least.needed, reason, narrowest: Some(Box::new(least.clone())), ..widest }
+        Self { fits, needed: least.needed, basis, narrowest: Some(Box::new(least.clone())), ..widest }
     }
 
     /// Fit for a share of the need.
-    fn of_share(&self, needed: Option<Bytes>, at_most: Option<Bytes>, how: &str, is_assumed: bool) -> Self {
+    fn of_share(&self, needed: Option<Bytes>, at_most: Option<Bytes>, division: Division, is_assumed: bool) -> Self {
         let verdict = |shown: Bytes| super::verdict(self.tensors(shown), self.process, self.usable);
         let fits = match self.fits {
             Fits::Yes => Fits::Yes,
@@ -302,26 +263,25 @@ impl MemoryFit {
             Fits::No if needed.is_some_and(|needed| verdict(needed) == Fits::No) => Fits::No,
             Fits::No | Fits::Unknown => Fits::Unknown,
         };
-        let of_gpu = [needed.or(at_most).unwrap_or_default(), self.usable].map(|bytes| bytes.get() / GIB);
-        let reason = format!(
-            "{} {:.1} GB {how}, {:.1} GB usable{}",
-            match (fits, needed == at_most) {
-                (Fits::Unknown, false) => "may fit: needs at least",
-                (fits, _) => super::needs(fits),
+        let basis = match needed.or(at_most) {
+            Some(shown) => MemoryBasis::Share {
+                fits,
+                needed: shown,
+                is_least: needed != at_most,
+                division,
+                usable: self.usable,
+                assumes_adam: is_assumed,
             },
-            of_gpu[0],
-            of_gpu[1],
-            if is_assumed { " (no optimizer found: assuming Adam)" } else { "" },
-        );
-        let reason = if needed.or(at_most).is_some() { reason } else { self.reason.clone() };
-        Self { fits, needed, allocated: None, at_most, reason, ..self.clone() }
+            None => self.basis.clone(),
+        };
+        Self { fits, needed, allocated: None, at_most, basis, ..self.clone() }
     }
 }
 
 /// Memory of a pipeline stage.
-struct Stage {
-    /// `first` or `last`; empty if there is one.
-    name: &'static str,
+struct OnStage {
+    /// `None` if it is the only one.
+    place: Option<Stage>,
     state: Bytes,
     /// Micro-batches whose activations it keeps at once, relative to those of the whole model.
     micro: f64,
@@ -350,7 +310,7 @@ mod tests {
             narrowest: None,
             at_most: Some(gb(126.8)),
             usable,
-            reason: String::new(),
+            basis: MemoryBasis::Unknown,
             largest_batch: Some(1),
             states: Some(states),
             activations: Some(Activations { least: gb(34.0), most: gb(34.0) }),
@@ -367,8 +327,14 @@ mod tests {
         };
         // 1.4 + 1.1 (10 + 34/4); without sequence parallelism 10 of the 34 stay whole: 10 + 24/4.
         assert_eq!(ends(Sharding::None, on(4, 2, 1, 8)), (21.75, 21.75, Fits::Yes));
-        let reason = whole.on_replica(Sharding::None, &on(4, 2, 1, 8)).reason;
-        assert!(reason.contains(&format!("{:.1} without sequence parallelism", 30e9 / GIB)), "{reason}");
+        let division = |fit: &MemoryFit| {
+            let MemoryBasis::Share { division: Division::Replica { stage, without_sequences, .. }, .. } = fit.basis
+            else {
+                panic!("{fit:?}")
+            };
+            (stage, without_sequences.map(|most| (most.get() / 1e6).round() / 1e3))
+        };
+        assert_eq!(division(&whole.on_replica(Sharding::None, &on(4, 2, 1, 8))).1, Some(30.0));
         // Half of them with one micro-batch: 4.25.
         assert_eq!(ends(Sharding::None, on(4, 2, 1, 1)), (17.075, 17.075, Fits::Yes));
         // Each GPU has 7.5 of 60 GB of optimizer state, and half of that with two replicas.
@@ -382,8 +348,7 @@ mod tests {
         // Layer inputs kept for recomputation are whole without it.
         let again = Share { recomputes: true, ..on(4, 2, 1, 8) };
         assert_eq!(ends(Sharding::None, again), (21.75, 21.75, Fits::Yes));
-        let reason = whole.on_replica(Sharding::None, &again).reason;
-        assert!(reason.contains(&format!("{:.1} without sequence parallelism", 49.8e9 / GIB)), "{reason}");
+        assert_eq!(division(&whole.on_replica(Sharding::None, &again)).1, Some(49.8));
         // A peak in the update with 34 GB beside the state: activations are unknown, but at most 20 GB.
         let update = Activations { least: Bytes::ZERO, most: gb(20.0) };
         let fit = MemoryFit { activations: Some(update), ..whole.clone() }.on_replica(Sharding::None, &on(4, 2, 1, 8));
@@ -399,11 +364,11 @@ mod tests {
         let ends = Share { ends: [0.125; 2], ..on(1, 2, 1, 8) };
         let fit = staged.on_replica(Sharding::None, &ends);
         assert!((fit.needed.unwrap().get() / (1.4e9 + 1.1 * 67e9) - 1.0).abs() < 1e-9, "{fit:?}");
-        assert!(fit.reason.contains("2 pipeline stages on the last stage"), "{}", fit.reason);
+        assert_eq!(division(&fit).0, Some(Stage::Last));
         let ends = Share { ends: [0.25, 0.0], ..on(1, 2, 1, 8) };
         let fit = staged.on_replica(Sharding::None, &ends);
         assert!((fit.needed.unwrap().get() / (1.4e9 + 1.1 * 64e9) - 1.0).abs() < 1e-9, "{fit:?}");
-        assert!(fit.reason.contains("on the first stage"), "{}", fit.reason);
+        assert_eq!(division(&fit).0, Some(Stage::First));
         // Tied, a quarter of the state is at both ends: 20 of 80 GB and half of the other 60, and 27 beside it on the last.
         let tied = Share { ends: [0.25; 2], tied: 0.25, ..on(1, 2, 1, 8) };
         let fit = staged.on_replica(Sharding::None, &tied);

@@ -1,7 +1,7 @@
 //! Peak memory as a function of the batch size.
 
 use super::states::{by_kind, states};
-use super::{MemoryNeed, RESERVED, farther, process, source_of, times, within, working};
+use super::{MemoryNeed, PeakSource, RESERVED, farther, process, source_of, times, within, working};
 use crate::finding::{Finding, LineBasis};
 use crate::precision::Change;
 use crate::rate::Rates;
@@ -156,22 +156,12 @@ impl MemoryLine {
         };
         match self.source {
             LineBasis::AtMost => MemoryNeed { most: Some(peak), ..unknown },
-            LineBasis::Peaks(_) => MemoryNeed {
-                peak: Some(peak),
-                by_line: Some(match self.peaks {
-                    MemorySource::Recorded => "interpolated between recorded peaks",
-                    MemorySource::Computed => "interpolated between peaks computed from shapes, not checked on a GPU",
-                }),
-                ..unknown
-            },
-            LineBasis::Parameters | LineBasis::Proportional => MemoryNeed {
-                peak: Some(peak),
-                by_line: Some(match self.peaks {
-                    MemorySource::Recorded => "recorded peak scaled",
-                    MemorySource::Computed => "peak computed from shapes, scaled",
-                }),
-                ..unknown
-            },
+            LineBasis::Peaks(_) => {
+                MemoryNeed { peak: Some(peak), source: PeakSource::Interpolated(self.peaks), ..unknown }
+            }
+            LineBasis::Parameters | LineBasis::Proportional => {
+                MemoryNeed { peak: Some(peak), source: PeakSource::Scaled(self.peaks), ..unknown }
+            }
         }
     }
 

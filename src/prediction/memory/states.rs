@@ -4,6 +4,7 @@
 //! parameter, SGD with momentum 12, plain SGD 8; Adam in mixed precision also 16 (`ZeRO` paper, section 3.1); inference
 //! 4 or 2.
 
+use super::StateKept;
 use crate::precision::infer;
 use crate::sharding::ModelStates;
 use habitat_base::units::Bytes;
@@ -19,8 +20,8 @@ const MOST_INFERENCE: f64 = 4.0;
 pub(super) struct States {
     /// Minimum for any step.
     pub least: Option<Bytes>,
-    /// Content of `least`, in words.
-    pub words: &'static str,
+    /// Content of `least`.
+    pub kept: StateKept,
     /// Estimate for the detected optimizer, or Adam if none is certain.
     pub usual: Option<Bytes>,
     /// Estimate with Adam, whatever was detected.
@@ -30,17 +31,17 @@ pub(super) struct States {
 /// Estimates the state memory of a recorded step; bytes are `None` without a parameter count.
 pub(super) fn states(profile: &Profile) -> States {
     let optimizer = Optimizer::of(&profile.operations);
-    let kept = optimizer.as_ref().map_or(0, |found| found.states);
+    let per_parameter = optimizer.as_ref().map_or(0, |found| found.states);
     let element = element(profile, optimizer.as_ref());
-    let (least, words, most) = match (profile.workload.mode, kept) {
-        (Mode::Inference, _) => (element, "parameters", MOST_INFERENCE),
-        (_, 0) => (2.0 * element, "parameters and gradients", MOST_TRAINING),
-        (_, 1) => (3.0 * element, "parameters, gradients and one optimizer state per parameter", MOST_TRAINING),
-        _ => (4.0 * element, "parameters, gradients and Adam's two moments", MOST_TRAINING),
+    let (least, kept, most) = match (profile.workload.mode, per_parameter) {
+        (Mode::Inference, _) => (element, StateKept::Parameters, MOST_INFERENCE),
+        (_, 0) => (2.0 * element, StateKept::Gradients, MOST_TRAINING),
+        (_, 1) => (3.0 * element, StateKept::OneState, MOST_TRAINING),
+        _ => (4.0 * element, StateKept::TwoStates, MOST_TRAINING),
     };
     let most = most.max(least);
     let all = |bytes: f64| profile.workload.parameter_count.map(|count| Bytes::known(count as f64 * bytes));
-    States { least: all(least), words, usual: all(if kept > 0 { least } else { most }), most: all(most) }
+    States { least: all(least), kept, usual: all(if per_parameter > 0 { least } else { most }), most: all(most) }
 }
 
 /// State memory of a training step by kind: recorded, or estimated for the detected optimizer or Adam. `None` for

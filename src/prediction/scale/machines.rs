@@ -52,19 +52,6 @@ impl Network {
         .map(|gbit| BytesPerSecond::known(gbit / 8.0 * 1e9));
         Range { low, mid, high }
     }
-
-    /// Description, to follow `over`.
-    pub(super) fn words(self) -> String {
-        let Range { low, mid, high } = self.reached().map(|rate| rate.get() / 1e9);
-        let of = match self {
-            Self::Rate(rate) => {
-                let [least, _, most] = shares(rate).map(|share| share * 100.0);
-                format!("{least:.0} to {most:.0} % of a {rate} Gbit/s network")
-            }
-            Self::Unknown => "unknown network: assuming 10 to 100 Gbit/s over TCP".to_owned(),
-        };
-        format!("{mid:.1} GB/s between machines ({low:.1} to {high:.1}, {of})")
-    }
 }
 
 /// Division of one copy of the model over GPUs.
@@ -132,28 +119,6 @@ impl ModelParallel {
     /// Minimum number of machines with `gpus` GPUs each that make whole replicas.
     pub const fn machines(self, gpus: u32) -> u32 {
         over(self.whole(), gpus)
-    }
-
-    /// Description: `8-way tensor parallel × 2 pipeline stages`.
-    pub fn words(self) -> String {
-        let stages = match self.chunks {
-            ..=1 => format!("{} pipeline stages", self.pipeline),
-            chunks => format!("{} pipeline stages of {chunks} interleaved chunks", self.pipeline),
-        };
-        let parts = [
-            (self.tensor > 1, format!("{}-way tensor parallel", self.tensor)),
-            (self.context > 1, format!("{}-way context parallel", self.context)),
-            (self.pipeline > 1, stages),
-        ];
-        let parts = parts.into_iter().filter(|(is_used, _)| *is_used).map(|(_, words)| words);
-        let parts = parts.collect::<Vec<_>>().join(" × ");
-        // GPUs of several replicas divide the experts.
-        let experts = (self.expert > 1).then(|| format!("{}-way expert parallel", self.expert));
-        let recompute = self.recompute.then(|| "recomputed layers".to_owned());
-        let whole = Some("whole models".to_owned()).filter(|_| parts.is_empty() && experts.is_none());
-        let parts = Some(parts).filter(|parts| !parts.is_empty());
-        let all = [whole.filter(|_| self.recompute), parts, experts, recompute];
-        all.into_iter().flatten().collect::<Vec<_>>().join(", with ")
     }
 
     /// Layers of each chunk, in the order of the model. Chunks that get one more than others lie in the middle: the first
@@ -256,14 +221,5 @@ impl Layout {
     /// Data parallel replicas of the model.
     pub const fn replicas(&self) -> u32 {
         self.all() / if self.parallel.gpus() == 0 { 1 } else { self.parallel.gpus() }
-    }
-
-    /// Description: `8 GPUs`, `2 machines with 8 GPUs each`.
-    pub(super) fn words(&self) -> String {
-        match (self.machines, self.gpus) {
-            (1, gpus) => format!("{gpus} GPUs"),
-            (machines, 1) => format!("{machines} machines with 1 GPU each"),
-            (machines, gpus) => format!("{machines} machines with {gpus} GPUs each"),
-        }
     }
 }

@@ -27,14 +27,16 @@
 
 mod traffic;
 
-use super::{Factors, Layout, LayoutFactors, MicroBatch, ScaleError, ScaledStep, gradients, scaled_step};
+use super::{
+    Factors, Layout, LayoutFactors, MicroBatch, OnReplicas, ScaleError, ScaledStep, ScalingBasis, gradients,
+    scaled_step,
+};
 use crate::estimate::Estimate;
 use crate::gpu::GpuFacts;
 use crate::launches::EAGER_LAUNCH_US;
 use crate::method::Method;
 use crate::sharding::Sharding;
 use crate::transformer::{ExpertShare, TransformerStep};
-use habitat_base::text::grouped;
 use habitat_base::units::{Bytes, Micros, Range};
 use habitat_step::profile::{Precision, Workload};
 use traffic::Exposed;
@@ -63,8 +65,6 @@ const BANDWIDTHS: [f64; 2] = [0.6, 1.15];
 /// Ends of the range once a run on the same machine corrects the step, relative to the middle: 85 % of other layouts
 /// (`habitat-lab evaluate llm`, on which they were chosen).
 const CALIBRATED: [f64; 2] = [0.9, 1.1];
-/// Bubble, in percent of a step, above which the explanation suggests a remedy (a choice).
-const LARGE_BUBBLE: f64 = 20.0;
 /// Parameters up to which replicas exchange their gradients as fitted for networks on one machine, and from which they
 /// reach the bandwidth of collectives. The fitted networks have up to 0.34 billion.
 const FITTED_PARAMETERS: [f64; 2] = [0.4e9, 1.5e9];
@@ -128,7 +128,7 @@ fn without_data(
     let mix = |old: Micros, new: Micros| old * (1.0 - weight) + new * weight;
     let [from, to] = [old.step.range, new.step.range];
     let range = Range { low: mix(from.low, to.low), mid: mix(from.mid, to.mid), high: mix(from.high, to.high) };
-    Ok(ScaledStep { step: Estimate { range, ..new.step }, extra: mix(old.extra, new.extra), why: new.why })
+    Ok(ScaledStep { step: Estimate { range, ..new.step }, extra: mix(old.extra, new.extra), scaling: new.scaling })
 }
 
 /// Values that differ between the ends of the range.
@@ -426,54 +426,31 @@ impl<'a> Replica<'a> {
             range = Range { low: shift(range.low), mid: shift(range.mid), high: shift(range.high) };
         }
         let extra = range.mid.checked_sub(alone).unwrap_or_default();
-        ScaledStep { step: Estimate { range, method: self.single.method }, extra, why: self.why(&end) }
+        ScaledStep { step: Estimate { range, method: self.single.method }, extra, scaling: self.basis(&end).into() }
     }
 
-    fn why(&self, end: &End) -> String {
-        let (parallel, layout, stages) = (self.layout.parallel, self.layout, self.stages());
-        let mut parts = Vec::new();
-        if parallel.pipeline > 1 {
-            let bubble = ((stages - 1.0) / self.chunks()).max(stages - self.batches) / self.batches * 100.0;
-            // A larger global batch gives more micro-batches per update.
-            let remedy = if bubble > LARGE_BUBBLE { " (a larger --global-batch shrinks it)" } else { "" };
-            parts.push(format!("{bubble:.0} % bubble{remedy}"));
-        }
-        let millis = |time: Micros| grouped(time.as_millis());
-        if parallel.tensor > 1 {
-            parts.push(format!("{} ms in collectives", millis(self.reduced(end) * (self.batches / self.stages()))));
-        }
-        if parallel.expert > 1 {
-            parts.push(format!("{} ms token exchange", millis(self.tokens(end) * (self.batches / self.stages()))));
-        }
-        if parallel.context > 1 {
-            parts.push(format!("{} ms ring attention", millis(self.ring(end) * (self.batches / self.stages()))));
-        }
-        if parallel.pipeline > 1 {
-            parts.push(format!("{} ms from stage to stage", millis(self.handed(end) * self.batches)));
-        }
-        if self.peers() > 1 {
-            let Exposed { each, once } = self.exposed(end);
-            let what = if layout.sharding == Sharding::None { "all-reduce" } else { "gathers and scatters" };
-            parts.push(format!("{} ms exposed {what}", millis(each * self.batches + once)));
-        }
-        let replicas = layout.replicas();
-        let of = match (parallel.is_none(), replicas) {
-            (true, _) => layout.words(),
-            (_, 1) => format!("1 replica of {}", parallel.words()),
-            _ => format!("{replicas} replicas of {}", parallel.words()),
-        };
-        let micro =
-            if self.batches == 1.0 { "1 micro-batch".to_owned() } else { format!("{} micro-batches", self.batches) };
-        let rack = if self.domain > layout.gpus {
-            format!(" in racks of {} GPUs", self.gpu.fabric.domain)
-        } else {
-            String::new()
-        };
-        let over = if layout.all() > self.domain { format!(" and {}", layout.network.words()) } else { String::new() };
-        let measured = self.factors.map_or_else(String::new, |LayoutFactors { compute, exchange }| {
-            format!("; as measured: {compute:.2} times the operations, {exchange:.2} times the exchange")
-        });
-        format!("{of}, {micro}: {}; over {}{rack}{over}{measured}", parts.join(", "), self.gpu.link.words())
+    fn basis(&self, end: &End) -> ScalingBasis {
+        let (parallel, layout, stages) = (self.layout.parallel, *self.layout, self.stages());
+        let each = self.batches / stages;
+        let if_above_one = |gpus: u32, time: &dyn Fn() -> Micros| (gpus > 1).then(time);
+        ScalingBasis::Replicas(Box::new(OnReplicas {
+            layout,
+            micro_batches: self.batches,
+            bubble: (parallel.pipeline > 1)
+                .then(|| ((stages - 1.0) / self.chunks()).max(stages - self.batches) / self.batches),
+            collectives: if_above_one(parallel.tensor, &|| self.reduced(end) * each),
+            tokens: if_above_one(parallel.expert, &|| self.tokens(end) * each),
+            ring: if_above_one(parallel.context, &|| self.ring(end) * each),
+            handed: if_above_one(parallel.pipeline, &|| self.handed(end) * self.batches),
+            exposed: (self.peers() > 1).then(|| {
+                let Exposed { each, once } = self.exposed(end);
+                each * self.batches + once
+            }),
+            link: self.gpu.into(),
+            rack: (self.domain > layout.gpus).then_some(self.gpu.fabric.domain),
+            uses_network: layout.all() > self.domain,
+            measured: self.factors,
+        }))
     }
 }
 

@@ -20,6 +20,7 @@ use habitat_prediction::hypothetical::{WhatIf, what_if};
 use habitat_prediction::{Finding, Options, Prediction, Predictions};
 use habitat_reports::html::Report;
 use habitat_reports::table::markdown;
+use habitat_reports::words::Words;
 use habitat_reports::{answer, comparison, difference, format, memory, predictions, summary};
 use habitat_step::catalog::Catalog;
 use habitat_step::catalog::hypothetical::{Changes, Figure};
@@ -141,7 +142,7 @@ fn print_predictions(
             summary::write_predictions(answers, prices, terminal::width(), out)?;
             memory::write_remedies(answers, |_| true, out)?;
             for prediction in answers.predictions.iter().filter(|_| args.operations) {
-                writeln!(out, "\n{}: {}", prediction.gpu.slug, prediction.memory.reason)?;
+                writeln!(out, "\n{}: {}", prediction.gpu.slug, prediction.memory.basis.words())?;
                 predictions::operations_table(prediction).write_lines(terminal::width(), out)?;
             }
         }

@@ -17,6 +17,7 @@ use habitat_prediction::scale::{Factors, Layout, Network, optimizer_step};
 use habitat_prediction::{Method, Mode, Options, Precision, Prediction, Sharding, Workload, predict};
 use habitat_reports::format;
 use habitat_reports::table::{Cell, Column, Table};
+use habitat_reports::words::Words;
 use habitat_step::catalog::Catalog;
 use habitat_step::profile::Profile;
 
@@ -226,7 +227,7 @@ impl Job<'_> {
             scaled.step.method
         };
         let gpu = prediction.gpu.slug.to_string();
-        Ok(Expected { step: scaled.step.range, method, workload: answer.workload, why: scaled.why, gpu })
+        Ok(Expected { step: scaled.step.range, method, workload: answer.workload, why: scaled.scaling.words(), gpu })
     }
 
     /// Micro-batches of each replica.

@@ -1,5 +1,6 @@
 //! Words for the assumptions of a plan, with their sources.
 
+use super::Words;
 use super::price::spot_regions;
 use habitat_base::units::Hours;
 use habitat_planning::plan::{Assumptions, FAILURES, Goal, MANY_GPUS, PUE, WITH_REST};

@@ -134,17 +134,27 @@ impl Words for PlanNote {
     fn words(&self) -> String {
         of_part(self).or_else(|| of_plan(self)).unwrap_or_else(|| fallback(self))
     }
+
+    fn why(&self) -> Option<String> {
+        match self {
+            Self::Scaling { scaling } => Some(scaling.words()),
+            Self::ReplicaMemory { memory } | Self::Sharding { memory, .. } => Some(memory.words()),
+            _ => None,
+        }
+    }
 }
 
 /// A note on a part.
 fn of_part(note: &PlanNote) -> Option<String> {
     Some(match note {
-        PlanNote::Scaling { why } | PlanNote::OtherBatch { why } => why.clone(),
+        PlanNote::Scaling { scaling } => scaling.words(),
+        PlanNote::OtherBatch { why } => why.clone(),
         PlanNote::Precision { finding } => finding.words(),
-        PlanNote::ReplicaMemory { why } => format!("each GPU {why}"),
+        PlanNote::ReplicaMemory { memory } => format!("each GPU {}", memory.words()),
         PlanNote::ShardingOfOneGpu { sharding } => format!("sharding {}: no effect on one GPU", sharding.name()),
-        PlanNote::Sharding { sharding, gpus, why } => {
-            format!("sharding {}: {} divided among {gpus} GPUs; {why}", sharding.name(), sharding.words())
+        PlanNote::Sharding { sharding, gpus, memory } => {
+            let (name, divided) = (sharding.name(), sharding.words());
+            format!("sharding {name}: {divided} divided among {gpus} GPUs; {}", memory.words())
         }
         PlanNote::OwnMachine { held } => held.words(),
         PlanNote::PriceList { remark } => format!("price list: {}", clean(remark, 300)),
@@ -190,6 +200,24 @@ fn of_part(note: &PlanNote) -> Option<String> {
     })
 }
 
+/// Tokens of an update in published pretraining: GPT-3 had 0.5 to 3.2 million (Brown et al. 2020, arXiv:2005.14165, table
+/// 2.1), Llama 2 had 4 million (Touvron et al. 2023, arXiv:2307.09288, section 2.2).
+const UPDATE_TOKENS: [f64; 2] = [1e6, 4e6];
+
+/// Updates of one sample, with usual numbers of sequences: the nearest powers of two.
+fn batch_of_one(sequence_length: Option<u64>) -> String {
+    let Some(length) = sequence_length.filter(|length| *length > 0) else {
+        return "each update has 1 sample, the batch of a model that was not recorded; set yours with --global-batch"
+            .to_owned();
+    };
+    let length = length as f64;
+    let [least, most] = UPDATE_TOKENS.map(|tokens| grouped((tokens / length).log2().round().max(0.0).exp2()));
+    format!(
+        "each update has 1 sample of {} tokens, as the model was not recorded; set yours: pretraining usually has 1 to 4 million tokens (--global-batch {least} to {most})",
+        grouped(length)
+    )
+}
+
 /// A note on a plan of one or several jobs.
 fn of_plan(note: &PlanNote) -> Option<String> {
     Some(match note {
@@ -202,9 +230,7 @@ fn of_plan(note: &PlanNote) -> Option<String> {
         PlanNote::DataCopiedTwice => {
             "two parts at one place each copy the data: if the second finds them there, the plan costs less".to_owned()
         }
-        PlanNote::BatchOfOne => {
-            "each update has 1 sample, the batch of a model that was not recorded; set yours with --global-batch".to_owned()
-        }
+        PlanNote::BatchOfOne { sequence_length } => batch_of_one(*sequence_length),
         PlanNote::OtherUpdates { updates, steps } => format!(
             "each update uses the batches of all GPUs: {} updates instead of {}; --batch-size with --global-batch keeps their number",
             grouped(*updates),

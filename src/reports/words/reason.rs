@@ -13,6 +13,14 @@ impl Words for Reason {
     fn words(&self) -> String {
         of_offer(self).or_else(|| of_step(self)).unwrap_or_else(|| of_plan(self))
     }
+
+    fn why(&self) -> Option<String> {
+        match self {
+            Self::DoesNotFit { memory } | Self::MemoryUnknown { memory, .. } => Some(memory.words()),
+            Self::Layout { error } | Self::NotScalable { error, .. } => Some(error.to_string()),
+            _ => None,
+        }
+    }
 }
 
 /// An offer that the goal does not allow, or whose price cannot be used.
@@ -53,12 +61,13 @@ fn of_step(reason: &Reason) -> Option<String> {
     Some(match reason {
         Reason::NoPrediction { gpu } => format!("no prediction for {gpu}"),
         Reason::NoDuration { gpu } => format!("the predicted step on {gpu} has no duration"),
-        Reason::NotScalable { gpus, why } => format!("{gpus} GPUs: {why}"),
+        Reason::NotScalable { gpus, error } => format!("{gpus} GPUs: {error}"),
         Reason::PowerUnknown { gpu } => format!("unknown emissions: the power of {gpu} is not in the catalog"),
         Reason::CarbonUnknown => {
             "unknown emissions: carbon intensity missing (set kg_co2_per_kwh in a price file)".to_owned()
         }
-        Reason::Layout { why } | Reason::DoesNotFit { why } => why.clone(),
+        Reason::Layout { error } => error.to_string(),
+        Reason::DoesNotFit { memory } => memory.words(),
         Reason::BatchesDoNotDivide { .. } => batches(reason),
         Reason::LostTooOften { per_hour, machines } => format!(
             "{machines} machine{} lost {per_hour:.1} times an hour, more often than the job can restart",
@@ -66,7 +75,8 @@ fn of_step(reason: &Reason) -> Option<String> {
         ),
         Reason::UpdateTooLong { batches } => format!("an update of {batches} batches takes longer than a year"),
         Reason::OutOfMemory { .. } => memory(reason),
-        Reason::MemoryUnknown { why, remedies } => {
+        Reason::MemoryUnknown { memory, remedies } => {
+            let why = memory.words();
             let unknown = if why.starts_with("may fit") { "" } else { "unknown whether it fits: " };
             format!("{unknown}{why}{}", remedies_words(remedies))
         }

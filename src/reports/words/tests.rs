@@ -1,7 +1,7 @@
 //! Each reason and note has a sentence: a new variant fails here until it has one.
 
 use super::*;
-use habitat_base::units::{Bytes, GpuSlug, Hours, KilogramsCo2e, Micros, Usd, UsdPerHour, Watts};
+use habitat_base::units::{Bytes, GIB, GpuSlug, Hours, KilogramsCo2e, Micros, Usd, UsdPerHour, Watts};
 use habitat_planning::Coded;
 use habitat_planning::plan::{
     Accept, Amount, Confidence, Draw, Lift, Machines, NoPlan, Objective, PlanNote, Quota, Reason, RejectionKind,
@@ -9,7 +9,13 @@ use habitat_planning::plan::{
 };
 use habitat_planning::pricing::spot::SpotSource;
 use habitat_planning::pricing::{Doubt, Held, OfferId, Tier, Unusable};
-use habitat_prediction::{Finding, Sharding};
+use habitat_prediction::memory::{Division, GpuMemory, MemoryBasis, PeakSource, Stage, StateKept};
+use habitat_prediction::scale::{
+    BoardLink, Layout, LayoutFactors, Link, ModelParallel, Network, OnReplicas, ScaleError, Scaling, ScalingBasis,
+    WaitForData,
+};
+use habitat_prediction::{Finding, Fits, Sharding, Vendor};
+use habitat_step::profile::MemorySource;
 use std::collections::BTreeSet;
 
 fn hours() -> Hours {
@@ -77,10 +83,10 @@ fn reasons() -> Vec<Reason> {
         R::OverQuota { gpus: 16, quota: Box::new(quota()) },
         R::NoPrediction { gpu: gpu() },
         R::NoDuration { gpu: gpu() },
-        R::NotScalable { gpus: 2, why: text() },
+        R::NotScalable { gpus: 2, error: ScaleError::NoExperts },
         R::PowerUnknown { gpu: gpu() },
         R::CarbonUnknown,
-        R::Layout { why: text() },
+        R::Layout { error: ScaleError::NoExperts },
         R::BatchesDoNotDivide {
             count: 8,
             are_replicas: true,
@@ -101,8 +107,8 @@ fn reasons() -> Vec<Reason> {
             model_parallel: Box::default(),
             remedies: Remedies::default(),
         },
-        R::DoesNotFit { why: text() },
-        R::MemoryUnknown { why: text(), remedies: Remedies::default() },
+        R::DoesNotFit { memory: Box::new(MemoryBasis::Unknown) },
+        R::MemoryUnknown { memory: Box::new(MemoryBasis::Unknown), remedies: Remedies::default() },
         R::TooSlow { hours, confidence, late_hours: hours },
         R::TooLong { hours, confidence, cost_usd: usd() },
         R::TooDear { cost_usd, over_usd: cost_usd },
@@ -165,10 +171,10 @@ fn notes() -> Vec<PlanNote> {
     use PlanNote as P;
     let (gb, hours, cost_usd, is_recalled, sharding) = (10.0, hours(), usd(), true, Sharding::Zero1);
     vec![
-        P::Scaling { why: text() },
-        P::ReplicaMemory { why: text() },
+        P::Scaling { scaling: Box::new(ScalingBasis::OneGpu.into()) },
+        P::ReplicaMemory { memory: MemoryBasis::Unknown },
         P::ShardingOfOneGpu { sharding },
-        P::Sharding { sharding, gpus: 8, why: text() },
+        P::Sharding { sharding, gpus: 8, memory: MemoryBasis::Unknown },
         P::OtherBatch { why: text() },
         P::Precision { finding: Finding::AsTf32 },
         P::OwnMachine { held: Held::Contract { paid: price() } },
@@ -197,7 +203,7 @@ fn notes() -> Vec<PlanNote> {
         P::MemoryUnknown,
         P::NoRoom { needed_bytes: Bytes::known(178e9), usable_bytes: Bytes::known(179e9) },
         P::CountedInSteps,
-        P::BatchOfOne,
+        P::BatchOfOne { sequence_length: Some(8192) },
         P::OtherUpdates { updates: 5.0, steps: 10.0 },
         P::OtherGlobalBatch { global_batch_sizes: vec![64], recorded: 32, updates: 5.0, recorded_updates: 10.0 },
         P::PriceInDoubt { offer: offer(), doubts: vec![Doubt::NoDate] },
@@ -254,4 +260,174 @@ fn reasons_have_their_kind() {
     let first = all.iter().position(|reason| *reason == Reason::OfferNotNamed).unwrap();
     let last = all.iter().position(|reason| matches!(reason, Reason::OverQuota { .. })).unwrap();
     assert!(limits.eq(&all[first..=last]));
+}
+
+/// Each basis of a verdict on memory.
+#[test]
+fn memory_has_its_words() {
+    let gb = |gb: f64| Bytes::known(gb * GIB);
+    let of = GpuMemory { usable: gb(22.0), nominal: gb(24.0) };
+    let (fits, needed, recorded) = (Fits::No, gb(23.4), PeakSource::Step(MemorySource::Recorded));
+    let peak = |source, vendor| MemoryBasis::Peak { fits, needed, allocated: gb(20.0), source, vendor, of };
+    let parallel = ModelParallel { tensor: 8, pipeline: 2, ..ModelParallel::NONE };
+    let sharded = Division::Sharded { sharding: Sharding::Zero1, gpus: 8 };
+    let replica = Division::Replica {
+        parallel,
+        stage: Some(Stage::Last),
+        sharded: Some((Sharding::Zero1, 4)),
+        without_sequences: Some(gb(30.0)),
+    };
+    let share = |fits, is_least, division, assumes_adam| MemoryBasis::Share {
+        fits,
+        needed: gb(12.3),
+        is_least,
+        division,
+        usable: of.usable,
+        assumes_adam,
+    };
+    let words = [
+        (
+            peak(recorded, Vendor::Nvidia),
+            "does not fit: needs 23.4 GB in nvidia-smi (20.0 GB allocated, recorded peak); 22.0 of 24.0 GB usable",
+        ),
+        (
+            peak(PeakSource::Interpolated(MemorySource::Computed), Vendor::Amd),
+            "does not fit: needs 23.4 GB in rocm-smi (20.0 GB allocated, interpolated between peaks computed from shapes, not checked on a GPU); 22.0 of 24.0 GB usable",
+        ),
+        (
+            MemoryBasis::OtherPrecision {
+                fits: Fits::Unknown,
+                least: gb(12.0),
+                most: gb(23.0),
+                source: MemorySource::Recorded,
+                from_narrower: true,
+                of,
+            },
+            "may fit: needs 12.0 to 23.0 GB, recorded in a narrower precision; 22.0 of 24.0 GB usable",
+        ),
+        (
+            MemoryBasis::RanOn { gpu: "A10".to_owned(), memory: gb(24.0) },
+            "at least as much memory as the recording GPU (A10, 24.0 GB)",
+        ),
+        (
+            MemoryBasis::State { kept: StateKept::TwoStates, needed: gb(25.0), of },
+            "does not fit: parameters, gradients and Adam's two moments alone need 25.0 GB; 22.0 of 24.0 GB usable",
+        ),
+        (
+            MemoryBasis::Shapes { is_enough: true, most: gb(9.0), of },
+            "at most 9.0 GB, estimated from shapes; 22.0 of 24.0 GB usable",
+        ),
+        (
+            MemoryBasis::Shapes { is_enough: false, most: gb(29.0), of },
+            "no recorded peak; up to 29.0 GB estimated from shapes; 22.0 of 24.0 GB usable",
+        ),
+        (share(Fits::Yes, true, sharded, false), "needs 12.3 GB with zero1 on 8 GPUs, 22.0 GB usable"),
+        (
+            share(Fits::Unknown, true, replica, true),
+            "may fit: needs at least 12.3 GB with 8-way tensor parallel × 2 pipeline stages on the last stage, zero1 over 4 replicas, 30.0 without sequence parallelism, 22.0 GB usable (no optimizer found: assuming Adam)",
+        ),
+        (
+            MemoryBasis::Between { least: gb(15.0), widest: Box::new(share(Fits::No, false, sharded, false)) },
+            "may fit: at least 15.0 GB in the narrowest precision; in the widest, does not fit: needs 12.3 GB with zero1 on 8 GPUs, 22.0 GB usable",
+        ),
+        (
+            MemoryBasis::UnknownState { gpus: 4, whole: Box::new(MemoryBasis::Unknown) },
+            "unknown state size, so the share of one of 4 GPUs is unknown: no recorded peak, and too few shapes or parameters to estimate one",
+        ),
+        (
+            MemoryBasis::OneRank {
+                fits: true,
+                on: Box::new(MemoryBasis::RanOn { gpu: "A10".to_owned(), memory: gb(24.0) }),
+            },
+            "one rank's share of the model: at least as much memory as the recording GPU (A10, 24.0 GB); the whole was not recorded",
+        ),
+        (
+            MemoryBasis::OneRank { fits: false, on: Box::new(peak(recorded, Vendor::Nvidia)) },
+            "one rank's share was recorded; the whole model does not fit: needs 23.4 GB in nvidia-smi (20.0 GB allocated, recorded peak); 22.0 of 24.0 GB usable",
+        ),
+    ];
+    for (basis, expected) in words {
+        assert_eq!(basis.words(), expected);
+    }
+}
+
+/// Each way for GPUs to work together.
+#[test]
+fn steps_on_several_gpus_have_their_words() {
+    let link = BoardLink { link: Link::Switched, vendor: Vendor::Nvidia };
+    let on = |machines| Layout { machines, network: Network::Rate(100.0), ..Layout::one_machine(8) };
+    let all_reduce = |machines, factor, vendor| ScalingBasis::AllReduce {
+        layout: on(machines),
+        link: BoardLink { link: Link::Modules, vendor },
+        gradients: Bytes::known(4e8),
+        extra: Micros::known(12_340.0),
+        factor,
+        spread: [0.1, 3.0],
+    };
+    let parallel = ModelParallel { tensor: 8, pipeline: 2, context: 1, chunks: 1, expert: 1, recompute: true };
+    let replicas = OnReplicas {
+        layout: Layout { parallel, ..on(4) },
+        micro_batches: 16.0,
+        bubble: Some(0.25),
+        collectives: Some(Micros::known(40_000.0)),
+        tokens: None,
+        ring: None,
+        handed: Some(Micros::known(2_000.0)),
+        exposed: Some(Micros::known(3_000.0)),
+        link,
+        rack: Some(72),
+        uses_network: true,
+        measured: Some(LayoutFactors { compute: 1.1, exchange: 0.9 }),
+    };
+    let plain = OnReplicas {
+        layout: Layout { sharding: Sharding::Zero3, ..Layout::one_machine(8) },
+        micro_batches: 1.0,
+        bubble: None,
+        collectives: None,
+        handed: None,
+        rack: None,
+        uses_network: false,
+        measured: None,
+        ..replicas.clone()
+    };
+    let accumulated = Scaling {
+        batches: Some(4),
+        data: Some(WaitForData { wait: Micros::known(80_000.0), cpus: Some(2.0) }),
+        ..ScalingBasis::OneGpu.into()
+    };
+    let words: [(Scaling, &str); 7] = [
+        (ScalingBasis::OneGpu.into(), "one GPU, no communication"),
+        (ScalingBasis::Independent { gpus: 8 }.into(), "8 independent GPUs: inference exchanges no gradients"),
+        (
+            all_reduce(1, None, Vendor::Nvidia).into(),
+            "8 GPUs: adds 12.3 ms per step, estimated (all-reduce of 381 MB over modules with NVLink); range 0.1 to 3.0 times that",
+        ),
+        (
+            all_reduce(2, Some(2.0), Vendor::Amd).into(),
+            "2 machines with 8 GPUs each: adds 12.3 ms per step, 2.00 times the estimate within a machine, as measured (all-reduce of 381 MB over Infinity Fabric, then 6.2 GB/s between machines (4.4 to 10.0, 35 to 80 % of a 100 Gbit/s network)); range 0.1 to 3.0 times that, plus that of the network",
+        ),
+        (
+            ScalingBasis::Replicas(Box::new(replicas)).into(),
+            "2 replicas of 8-way tensor parallel × 2 pipeline stages, with recomputed layers, 16 micro-batches: 25 % bubble (a larger --global-batch shrinks it), 40 ms in collectives, 2 ms from stage to stage, 3 ms exposed all-reduce; over NVLink with switches in racks of 72 GPUs and 6.2 GB/s between machines (4.4 to 10.0, 35 to 80 % of a 100 Gbit/s network); as measured: 1.10 times the operations, 0.90 times the exchange",
+        ),
+        (
+            ScalingBasis::Replicas(Box::new(plain)).into(),
+            "8 GPUs, 1 micro-batch: 3 ms exposed gathers and scatters; over NVLink with switches",
+        ),
+        (
+            accumulated,
+            "4 batches per GPU and update, gradients exchanged once; one GPU, no communication; 80.0 ms for data on 2 CPUs",
+        ),
+    ];
+    for (scaling, expected) in words {
+        assert_eq!(scaling.words(), expected);
+    }
+}
+
+/// 122 and 488 sequences of 8,192 tokens are 1 and 4 million tokens.
+#[test]
+fn a_batch_that_nobody_chose_has_a_proposal() {
+    let words = |sequence_length| PlanNote::BatchOfOne { sequence_length }.words();
+    assert!(words(Some(8192)).ends_with("1 to 4 million tokens (--global-batch 128 to 512)"), "{}", words(Some(8192)));
+    assert!(words(Some(1 << 24)).ends_with("(--global-batch 1 to 1)") && words(None).ends_with("--global-batch"));
 }

@@ -113,16 +113,23 @@ fn unequal_stages_wait_for_the_largest() {
     assert_eq!(ModelParallel { pipeline: 8, chunks: 8, ..ModelParallel::NONE }.most_layers(126), 16);
 }
 
+/// Parts of a step on replicas.
+fn replicas(scaled: &ScaledStep) -> OnReplicas {
+    let ScalingBasis::Replicas(on) = &scaled.scaling.basis else { panic!("{scaled:?}") };
+    (**on).clone()
+}
+
 /// In a rack of 72 GPUs, machines of 4 exchange over its links.
 #[test]
 fn the_rack_is_named() {
     let rack = GpuFacts { fabric: Fabric::new(crate::shipped::catalog().find("gb200").unwrap()), ..gpu() };
-    let why = |machines| {
+    let of = |machines| {
         let layout = Layout { machines, gpus: 4, ..layout(8, 1, 1) };
-        optimizer_step(&one(&step(), Some(&model())), &rack, &layout, &workload(), Factors::default(), 1).unwrap().why
+        let scaled = optimizer_step(&one(&step(), Some(&model())), &rack, &layout, &workload(), Factors::default(), 1);
+        let on = replicas(&scaled.unwrap());
+        (on.rack, on.uses_network)
     };
-    assert!(why(16).ends_with("over NVLink with switches in racks of 72 GPUs"), "{}", why(16));
-    assert!(why(36).contains("in racks of 72 GPUs and "), "{}", why(36));
+    assert_eq!([of(16), of(36)], [(Some(72), false), (Some(72), true)]);
 }
 
 /// 4 GPUs divide products and the rest; 17 times in each of 8 layers a quarter of 1 MB goes to three others.
@@ -215,14 +222,14 @@ fn the_layout_is_named() {
     let of = |layout: &Layout, batches| {
         optimizer_step(&one(&step(), Some(&model())), &gpu(), layout, &workload(), Factors::default(), batches)
     };
-    let why = of(&layout(8, 2, 4), 16).unwrap().why;
-    let begin = "2 replicas of 8-way tensor parallel × 2 pipeline stages, 16 micro-batches: 6 % bubble, ";
-    assert!(why.starts_with(begin) && why.contains("ms exposed all-reduce"), "{why}");
+    let on = replicas(&of(&layout(8, 2, 4), 16).unwrap());
+    assert_eq!((on.layout.replicas(), on.micro_batches, on.bubble), (2, 16.0, Some(1.0 / 16.0)));
+    assert!(on.exposed.is_some() && on.handed.is_some() && on.ring.is_none(), "{on:?}");
     let mut divided = layout(2, 1, 1);
     divided.parallel.context = 4;
-    let why = of(&divided, 1).unwrap().why;
-    assert!(why.starts_with("1 replica of 2-way tensor parallel × 4-way context parallel, 1 micro-batch: "), "{why}");
-    assert!(why.contains("ring attention"), "{why}");
+    let on = replicas(&of(&divided, 1).unwrap());
+    assert_eq!((on.layout.replicas(), on.micro_batches, on.bubble), (1, 1.0, None));
+    assert!(on.ring.is_some() && on.handed.is_none(), "{on:?}");
 }
 
 /// A model whose experts take half of the divided time, and a fifth of that with all tokens at one of them.
@@ -250,7 +257,7 @@ fn gpus_that_divide_experts_by_hand() {
     let gathered = parts.step.range.mid.get() - expected;
     // The rest is the exposed gather and scatter of 100 million parameters.
     assert!((0.0..1e3).contains(&gathered), "{gathered} {expected}");
-    assert!(parts.why.contains("8-way expert parallel") && parts.why.contains("ms token exchange"), "{}", parts.why);
+    assert!(replicas(&parts).tokens.is_some(), "{parts:?}");
     // On 4 machines those with the same experts are on different ones: the network of each machine carries as much.
     let across = |expert| {
         let mut layout = layout(1, 1, 4);
@@ -294,9 +301,6 @@ fn recomputed_layers_run_again() {
     let mut again = layout(1, 1, 1);
     again.parallel.recompute = true;
     with(&again, 1, |of, end| is(of.computed(end), 0.9e6 + 0.25e6));
-    let why =
-        optimizer_step(&one(&step(), Some(&model())), &gpu(), &again, &workload(), Factors::default(), 1).unwrap().why;
-    assert!(why.starts_with("8 replicas of whole models, with recomputed layers"), "{why}");
 }
 
 /// A forward pass run again exchanges and reduces a third more.

@@ -16,6 +16,7 @@ use habitat_base::units::{Micros, most};
 use habitat_prediction::scale::{Factors, Layout, LayoutFactors, ModelParallel, Network, fit_layouts, optimizer_step};
 use habitat_prediction::{Mode, Options, Prediction, Sharding, Workload, predict};
 use habitat_reports::table::{Cell, Column, Table};
+use habitat_reports::words::Words;
 use habitat_step::catalog::Catalog;
 
 /// A line of the table. Empty cells are as without the column.

@@ -4,7 +4,8 @@ use super::gpus::{MANY, per_usd};
 use super::{range_and_method, selected_prediction};
 use crate::app::App;
 use habitat_base::text::clean;
-use habitat_reports::{format, memory, words};
+use habitat_reports::words::{self, Words};
+use habitat_reports::{format, memory};
 
 /// Number of lines that decide whether the GPU can be used: up to its memory, and the remedy if the step does not fit.
 pub fn deciding(facts: &[(String, String)]) -> usize {
@@ -34,7 +35,7 @@ pub fn facts(app: &App) -> Vec<(String, String)> {
         line("precision", format!("{now}: {} as in {before}", format::speed(times)));
     }
     // Memory and warnings first: a small screen shows only a few lines.
-    line("memory", clean(&prediction.memory.reason, 300));
+    line("memory", clean(&prediction.memory.basis.words(), 300));
     let workload = app.predictions.value().map(|predictions| &predictions.workload);
     if let Some(remedies) = workload.and_then(|workload| memory::remedies(prediction, workload)) {
         line(TOO_LARGE, remedies);

@@ -1,0 +1,106 @@
+//! What a step on several GPUs is made of.
+
+use habitat_base::units::{Bytes, Micros};
+
+use super::{Layout, LayoutFactors, Link};
+use crate::gpu::GpuFacts;
+use habitat_step::catalog::Vendor;
+
+/// What a step on several GPUs is made of.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scaling {
+    /// How the GPUs work together.
+    pub basis: ScalingBasis,
+    /// Batches per GPU and update, after which gradients are exchanged once, if more than one.
+    pub batches: Option<u64>,
+    /// Wait for data, if there is one.
+    pub data: Option<WaitForData>,
+}
+
+impl From<ScalingBasis> for Scaling {
+    fn from(basis: ScalingBasis) -> Self {
+        Self { basis, batches: None, data: None }
+    }
+}
+
+/// Wait of an update for its data.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct WaitForData {
+    /// Its time.
+    pub wait: Micros,
+    /// Virtual CPUs that load, if known.
+    pub cpus: Option<f64>,
+}
+
+/// How GPUs work together.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ScalingBasis {
+    /// One GPU alone.
+    OneGpu,
+    /// Inference on each.
+    Independent {
+        /// Number of GPUs.
+        gpus: u32,
+    },
+    /// An all-reduce of whole gradients, by what was fitted to published pairs.
+    AllReduce {
+        /// The GPUs.
+        layout: Layout,
+        /// Link within a machine.
+        link: BoardLink,
+        /// Exchanged bytes.
+        gradients: Bytes,
+        /// Added time.
+        extra: Micros,
+        /// Multiple of the added time within a machine that was measured.
+        factor: Option<f64>,
+        /// Ends of the range as multiples of the added time.
+        spread: [f64; 2],
+    },
+    /// Replicas of a model, each on one or several GPUs.
+    Replicas(Box<OnReplicas>),
+}
+
+/// Link of the boards of a vendor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BoardLink {
+    /// Kind of the link.
+    pub link: Link,
+    /// Vendor of the GPUs.
+    pub vendor: Vendor,
+}
+
+impl From<&GpuFacts> for BoardLink {
+    fn from(gpu: &GpuFacts) -> Self {
+        Self { link: gpu.link, vendor: gpu.vendor }
+    }
+}
+
+/// An update on replicas of a model. Times are per update; those of what does not happen are `None`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OnReplicas {
+    /// The GPUs.
+    pub layout: Layout,
+    /// Micro-batches of a replica per update.
+    pub micro_batches: f64,
+    /// Idle time of the stages relative to their work.
+    pub bubble: Option<f64>,
+    /// Collectives of tensor parallel GPUs.
+    pub collectives: Option<Micros>,
+    /// Exchange of tokens among experts.
+    pub tokens: Option<Micros>,
+    /// Ring attention.
+    pub ring: Option<Micros>,
+    /// Activations from stage to stage.
+    pub handed: Option<Micros>,
+    /// Exchange among replicas that nothing hides.
+    pub exposed: Option<Micros>,
+    /// Link within a machine.
+    pub link: BoardLink,
+    /// GPUs that links of a rack join, if more than those of a machine.
+    pub rack: Option<u32>,
+    /// Whether the network joins GPUs, too.
+    pub uses_network: bool,
+    /// Measured times relative to the predicted ones.
+    pub measured: Option<LayoutFactors>,
+}
