@@ -8,6 +8,7 @@ use habitat_tui::plan::check::CheckError;
 use habitat_tui::plan::jobs::{Aim, Job, JobsPlan, Machine, PlannedJob, Shared, Supply, check, offers, plan_jobs};
 use habitat_tui::plan::solve::{Proof, Settings, SolveError};
 use habitat_tui::plan::{Confidence, Goal, PlanStatus, Quota, Total, plan};
+use habitat_tui::predict::{AtBatch, Estimate, Method};
 use habitat_tui::pricing::{Market, Offer, OfferId, PriceBook, Tier, Trust};
 use habitat_tui::report::words::Words;
 use habitat_tui::units::{GpuSlug, Hours, Range, UsdPerHour};
@@ -159,6 +160,63 @@ fn jobs_share_the_gpus_of_a_machine() {
     // Machines have names of their own, so that no job has GPUs of two.
     let names: Vec<String> = offers(&[Machine { count: 2, ..box_of_two }]).map(|offer| offer.instance_type).collect();
     assert_eq!(names, ["box-0 1", "box-0 1:1", "box-0 2", "box-0 2:1"]);
+}
+
+/// Three machines with one GPU and three with two, at no cost. Jobs that may share them, or rent beside them, end no later
+/// than those that follow one another on whole machines; each takes one machine unless it may have more.
+#[test]
+fn jobs_on_free_machines_end_as_early_in_all_modes() {
+    let own: Vec<Machine> = machines(&[3, 3])
+        .into_iter()
+        .zip([1, 2])
+        .map(|(machine, gpu_count)| Machine { gpu_count, price: UsdPerHour::ZERO, ..machine })
+        .collect();
+    let of = |most: u32| -> Vec<Job> {
+        let one = |n: usize| {
+            let long = (n * 7 % 11 + 3) as f64;
+            let mut job = job(n, &[long, long * 1.3], None);
+            Arc::make_mut(&mut job.predictions).workload.parameter_count = Some(1_000_000);
+            job.goal.limits.max_machines = most;
+            job
+        };
+        (0..30).map(one).collect()
+    };
+    let beside = |own: Vec<Machine>, most| {
+        let far = Offer { provider: "far".to_owned(), ..offer("gpu-0", 3.0, Tier::OnDemand) };
+        rented(&of(most), &PriceBook::new(offers(&own)).with_offers([far]), &Shared { wait: true, ..NOTHING })
+    };
+    let alone = makespan(&plan_jobs(&of(1), Supply::Machines(&own), &NOTHING, Settings::default()).unwrap());
+    let shared: Vec<Machine> = own.iter().cloned().map(|machine| Machine { is_shared: true, ..machine }).collect();
+    for (plan, mode) in
+        [(beside(own.clone(), 1), "rent"), (beside(shared, 1), "share"), (beside(own, 2), "two machines")]
+    {
+        assert!(plan.total.unwrap().cost.mid.get() < 1e-6, "{mode}");
+        assert!(makespan(&plan) <= alone * 1.05, "{mode}: {} h, alone {alone} h", makespan(&plan));
+        let most = plan.jobs.iter().map(|job| job.part.machines).max();
+        assert!(most == Some(1) || mode == "two machines", "{mode}: {most:?} machines");
+    }
+}
+
+/// A machine with two GPUs runs the recorded global batch, half of it on each; where it does not divide, another one.
+#[test]
+fn own_machines_keep_the_recorded_batch() {
+    let own = Machine { gpu_count: 2, ..machines(&[1]).remove(0) };
+    let global = |batch: u64| {
+        let mut job = job(0, &[4.0], None);
+        let predictions = Arc::make_mut(&mut job.predictions);
+        (predictions.workload.parameter_count, predictions.workload.batch_size) = (Some(1_000_000), Some(batch));
+        let half = predictions.predictions[0].clone();
+        predictions.predictions[0].at_batches = vec![AtBatch {
+            batch_size: batch / 2,
+            step: Estimate::with_band(half.planning_step().range.mid * 0.6, 0.1, Method::Roofline),
+            memory: half.memory.clone(),
+            data: None,
+            why: String::new(),
+        }];
+        let plan = plan_jobs(&[job], Supply::Machines(std::slice::from_ref(&own)), &NOTHING, Settings::default());
+        plan.unwrap().jobs[0].part.global_batch_size
+    };
+    assert_eq!((global(32), global(33)), (Some(32), Some(66)));
 }
 
 pub(crate) fn quota(provider: &str, gpus: u32) -> Quota {

@@ -164,11 +164,14 @@ impl File {
             let all = all.map(|(gpu, hours)| predicted(&format!("gpu-{gpu}"), 100.0 / f64::from(*hours), 0.1));
             let mut predictions = predictions(all);
             predictions.workload.parameter_count = Some(1_000_000);
-            let goal = Goal {
+            let mut goal = Goal {
                 deadline: one.due.map(|due| hours(f64::from(due))),
                 budget: one.budget.filter(|_| rents).map(|budget| usd(f64::from(budget))),
                 ..goal(100.0, 1)
             };
+            if self.place == Where::Both {
+                goal.limits.max_machines = 1 + number as u32 % 2;
+            }
             Job {
                 name: format!("job {number}"),
                 predictions: predictions.into(),
@@ -207,7 +210,10 @@ struct Brute<'a> {
 impl<'a> Brute<'a> {
     fn new(file: &'a File, jobs: &'a [Job], shared: &'a Shared, prices: &PriceBook) -> Self {
         let alone = |job: &Job| {
-            let most = |offer: &Arc<Offer>| offer.machines.unwrap_or(1);
+            let most = |offer: &Arc<Offer>| {
+                let there = if offer.tier == Tier::Owned { offer.machines.unwrap_or(1) } else { u32::MAX };
+                there.min(job.goal.limits.max_machines)
+            };
             let on = |(offer, machines): (&Arc<Offer>, u32)| {
                 let mut goal = Goal { deadline: None, confidence: file.confidence, ..job.goal.clone() };
                 goal.limits.offers = vec![offer.id.to_string()];
@@ -242,7 +248,10 @@ impl<'a> Brute<'a> {
     fn has_room(&self, way: &Alone, time: f64) -> bool {
         let all = || self.running(time).chain(std::iter::once(way));
         let gpus = |cloud: &str| -> u32 {
-            all().filter(|other| other.offer.provider == cloud).map(|other| other.offer.gpu_count).sum()
+            all()
+                .filter(|other| other.offer.provider == cloud)
+                .map(|other| other.offer.gpu_count * other.machines)
+                .sum()
         };
         let keeps = |quota: &Quota| {
             let holds = quota.from.is_none_or(|from| from.get() <= time + 1e-9)

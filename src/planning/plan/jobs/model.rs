@@ -196,8 +196,13 @@ impl Model {
 
     fn rented(&mut self, prepared: &Prepared) -> Vec<(usize, Way)> {
         let mut ways = Vec::new();
+        let most = prepared.goal.limits.max_machines;
         for (c, hours, cost) in possible(prepared) {
             let configuration = &prepared.configurations[c];
+            // A job takes several own machines only if it may: others want them, too.
+            if configuration.machines > most {
+                continue;
+            }
             let of_all =
                 self.tasks.limits.iter().enumerate().filter(|(_, limit)| !matches!(limit, SharedLimit::OneMachine(_)));
             let mut uses: Vec<(usize, f64)> =
@@ -222,19 +227,23 @@ impl Model {
         })
     }
 
-    /// Fastest way on each machine.
+    /// Fastest way on each machine with the recorded global batch; with another one only where it does not divide over the
+    /// GPUs, or misses the deadline.
     fn run(&self, prepared: &Prepared) -> Vec<(usize, Way)> {
-        let mut fastest: Vec<Option<(usize, f64, f64)>> = vec![None; self.kinds.len()];
+        let mut fastest: Vec<Option<(bool, usize, f64, f64)>> = vec![None; self.kinds.len()];
+        let recorded = prepared.recorded_batch.filter(|_| prepared.goal.global_batch.is_none());
         for (c, hours, cost) in possible(prepared) {
-            let name = &prepared.configurations[c].offer.instance_type;
+            let configuration = &prepared.configurations[c];
+            let name = &configuration.offer.instance_type;
             let Some(kind) = self.kinds.iter().position(|kind| kind == name) else { continue };
-            if fastest[kind].is_none_or(|(_, before, _)| hours < before) {
-                fastest[kind] = Some((c, hours, cost));
+            let changes = recorded.is_some() && configuration.global_batch_size() != recorded;
+            if fastest[kind].is_none_or(|(other, _, before, _)| (changes, hours) < (other, before)) {
+                fastest[kind] = Some((changes, c, hours, cost));
             }
         }
         let machines = self.assignment.machines.iter().enumerate();
         let way = |(machine, kind): (usize, &usize)| {
-            let (c, hours, cost) = fastest[*kind]?;
+            let (_, c, hours, cost) = fastest[*kind]?;
             Some((c, Way { cost, hours, machine: Some(machine), uses: Vec::new() }))
         };
         machines.filter_map(way).collect()

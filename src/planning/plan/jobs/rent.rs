@@ -1,7 +1,7 @@
 //! Plans rented jobs: list schedules, the bound on their cost, and the search between the two.
 
 use super::super::SharedLimit;
-use super::super::assignment::Assigned;
+use super::super::assignment::{Assigned, Way};
 use super::super::problem::SAME;
 use super::super::solve::{Proof, Settings, SolveError};
 use super::bound::{Overload, Relaxed};
@@ -15,6 +15,8 @@ use habitat_base::random::Random;
 const WORK: f64 = 6e7;
 /// Horizons to try (a choice).
 const HORIZONS: u32 = 12;
+/// Dollars below which ways cost the same (a choice).
+const LEAST_USD: f64 = 1e-5;
 /// Share of the work for one of several searches that only look for any plan.
 const SHARE: f64 = 0.03;
 
@@ -170,6 +172,36 @@ impl Tasks {
         best.compact();
     }
 
+    /// Ways by their cost, and of equal cost by the share of own machines that they keep busy times their hours; `None` if no
+    /// job runs on own machines.
+    fn by_area(&self) -> Option<Preference> {
+        let is_own = |limit: usize| matches!(self.limits[limit], SharedLimit::OneMachine(_));
+        let area = |way: &Way| {
+            let shares = way.uses.iter().filter(|(limit, _)| is_own(*limit));
+            shares.map(|(limit, amount)| amount / self.most[*limit]).sum::<f64>() * way.hours
+        };
+        let most = self.jobs.iter().flat_map(|task| &task.ways).map(area).fold(0.0, f64::max);
+        (most > 0.0).then(|| self.by_price(|_, way| way.cost + LEAST_USD * area(way) / most))
+    }
+
+    /// Best of the list schedules in which all jobs end by one of several horizons.
+    fn within(&self, preference: &Preference, best: &mut Schedule<'_>) {
+        let least = self.jobs.iter().map(|task| task.earliest + task.tail).fold(0.0, f64::max);
+        let most = best.value().last;
+        for number in 0..HORIZONS {
+            let share = f64::from(number) / f64::from(HORIZONS);
+            let mut other = best.without_jobs();
+            other.horizon = (least + (most - least) * share) * (1.0 + SAME);
+            self.listed(preference, &mut other);
+            best.work = other.work;
+            if other.value().is_less(best.value()) {
+                best.places.clone_from(&other.places);
+                best.compact();
+            }
+        }
+        best.horizon = f64::INFINITY;
+    }
+
     /// Best of the list schedules that trade dollars for time: by several prices of an hour, and with all ends by several
     /// horizons.
     fn traded(&self, by_cost: &Preference, best: &mut Schedule<'_>) {
@@ -178,23 +210,9 @@ impl Tasks {
         for share in [1.0, 4.0].into_iter().filter(|_| hour > 0.0) {
             self.listed(&self.by_price(|_, way| way.cost + share * hour * way.hours), best);
         }
-        if self.hour_value <= 0.0 {
-            return;
+        if self.hour_value > 0.0 {
+            self.within(by_cost, best);
         }
-        let least = self.jobs.iter().map(|task| task.earliest + task.tail).fold(0.0, f64::max);
-        let most = best.value().last;
-        for number in 0..HORIZONS {
-            let share = f64::from(number) / f64::from(HORIZONS);
-            let mut other = best.without_jobs();
-            other.horizon = (least + (most - least) * share) * (1.0 + SAME);
-            self.listed(by_cost, &mut other);
-            best.work = other.work;
-            if other.value().is_less(best.value()) {
-                best.places.clone_from(&other.places);
-                best.compact();
-            }
-        }
-        best.horizon = f64::INFINITY;
     }
 
     fn found(&self, seconds: f64) -> Found<'_> {
@@ -205,8 +223,13 @@ impl Tasks {
         let mut random = Random::new(1);
         let work = (seconds * WORK) as u64;
         let is_cheapest = |value: Value| value.is_feasible() && value.cost() <= self.least_each() * (1.0 + SAME);
+        let by_area = self.by_area();
         if is_cheapest(schedule.value()) {
-            schedule.improve(&[by_cost], relaxed.bound, work / 10, &mut random);
+            if let Some(by_area) = &by_area {
+                self.within(by_area, &mut schedule);
+            }
+            let preferences: Vec<Preference> = by_area.into_iter().chain([by_cost]).collect();
+            schedule.improve(&preferences, relaxed.bound, work / 10, &mut random);
             return Found { schedule, relaxed, proof: Some(Proof::Optimal), solver: "filter and sort" };
         }
         let estimate = |value: Value| if value.is_feasible() { value.cost() } else { 2.0 * self.least_each() };

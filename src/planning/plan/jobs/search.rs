@@ -74,8 +74,8 @@ impl Schedule<'_> {
                 self.place_best(&out, value);
             } else {
                 // Ends later than the last one cost all jobs, which the price of one does not show.
-                self.horizon =
-                    if self.tasks.hour_value > 0.0 && random.below(2) == 0 { value.last } else { f64::INFINITY };
+                let trims = self.tasks.hour_value > 0.0 || is_cheapest;
+                self.horizon = if trims && random.below(2) == 0 { value.last } else { f64::INFINITY };
                 self.list(&out, preference);
             }
             let now = self.value();
