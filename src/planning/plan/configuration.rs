@@ -138,6 +138,7 @@ pub(crate) fn configurations(sources: Sources<'_>, goal: &Goal, tried: Option<Tr
     let by_gpu: HashMap<&GpuSlug, &Prediction> = predictions.predictions.iter().map(|p| (&p.gpu.slug, p)).collect();
     // Cache: many offers have the same GPUs and counts.
     let mut sized: HashMap<Alike<'_>, Result<Vec<(SizedStep, bool)>, Refusal>> = HashMap::new();
+    let mut sites: HashMap<(&str, &str), Site> = HashMap::new();
     let (mut possible, mut excluded) = (Vec::new(), Vec::new());
     let knows_storage = goal.data.is_some() && prices.knows_storage();
     let recorded = Platform::recorded(predictions);
@@ -149,7 +150,7 @@ pub(crate) fn configurations(sources: Sources<'_>, goal: &Goal, tried: Option<Tr
     for (place, offer) in prices.offers().iter().enumerate() {
         let mut nearest: Option<Refusal> = None;
         let before = possible.len();
-        let site = Site::new(offer, prices);
+        let site = *sites.entry((&offer.provider, &offer.region)).or_insert_with(|| Site::new(offer, prices));
         let parallel = goal.model_parallel;
         let numbers = goal.limits.machines(parallel.machines(offer.gpu_count), offer);
         for machines in numbers.filter(|machines| tried.is_none_or(|tried| tried(place, *machines))) {

@@ -401,6 +401,10 @@ fn fill(
         cost_by: plan.jobs.iter().map(|job| job.part.cost_by).sum(),
         footprint: plan.jobs.iter().map(|job| job.part.footprint).sum(),
     });
+    let high_usd = plan.jobs.iter().map(|job| job.part.cost).sum::<Range<Usd>>().high;
+    if let Some(budget_usd) = plan.shared.budget.filter(|budget| high_usd.get() > budget.get()) {
+        plan.notes.push(PlanNote::BudgetAtHighEnd { budget_usd, high_usd });
+    }
     plan.time_cost = time::cost(plan);
     if plan.aim == Aim::Cost && plan.time_cost.is_none() {
         let cheapest = model.tasks.least_each();

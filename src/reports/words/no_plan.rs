@@ -169,7 +169,10 @@ fn of_jobs(reason: &NoPlan) -> String {
                 _ => limits.iter().map(Words::words).collect::<Vec<_>>().join(" and "),
             };
             let then = if until_hours.is_some() { " until then" } else { "" };
-            format!("no plan exists: {jobs} jobs{due} need at least {times:.2} times what {limits} {provide}{then}")
+            let (s, verb) = if *jobs == 1 { ("", "needs") } else { ("s", "need") };
+            let times =
+                if *times < 1.005 { "a little more than".to_owned() } else { format!("at least {times:.2} times") };
+            format!("no plan exists: {jobs} job{s}{due} {verb} {times} what {limits} {provide}{then}")
         }
         NoPlan::JobsMayWait { cost_usd, hours } => format!(
             "not all jobs can run at the same time; if they may wait for one another (wait = true), they cost {}, and the last ends after {}",

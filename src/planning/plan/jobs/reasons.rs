@@ -77,7 +77,8 @@ pub(super) fn missing(model: &Model, missing: &Missing, jobs: &[Job], settings: 
         changes.extend(later.clone());
     }
     if !changes.is_empty() {
-        found.push(NoPlan::AnyChange);
+        // Of one job, that is clear.
+        found.extend((jobs.len() > 1).then_some(NoPlan::AnyChange));
         found.extend(changes);
     }
     if later.len() > 1 {

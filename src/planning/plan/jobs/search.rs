@@ -19,6 +19,8 @@ const TRIES: u64 = 300;
 const ATTEMPTS: usize = 40_000;
 const ATTEMPTS_EACH: usize = 200;
 const SHORTER: usize = 20;
+/// Looks at each job for an attempt: its end, its distance from the others, its share of the value.
+const LOOKS: u64 = 3;
 /// Extra cost that is usually accepted at first, as a share of the cost of a job.
 const WARMTH: f64 = 0.03;
 /// Maximum number of jobs for a complete search, and the places to try.
@@ -66,7 +68,7 @@ impl Schedule<'_> {
                 break;
             }
             attempt += if is_cheapest { SHORTER } else { 1 };
-            self.work += jobs as u64;
+            self.work += LOOKS * jobs as u64;
             let out = self.out(is_cheapest, random);
             let old: Vec<(usize, Option<Place>)> = out.iter().map(|job| (*job, self.take(*job))).collect();
             let preference = &preferences[random.below(preferences.len())];
