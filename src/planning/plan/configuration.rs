@@ -70,13 +70,14 @@ pub(crate) struct Configuration {
 }
 
 /// Offers with the steps on all their GPUs, and the rejected offers.
+#[derive(Clone)]
 pub(crate) struct Usable {
     /// Configurations that the goal accepts.
-    pub(crate) configurations: Vec<Configuration>,
+    pub(crate) configurations: Arc<[Configuration]>,
     /// Configurations that the user would have to accept first.
-    pub(crate) others: Vec<Configuration>,
+    pub(crate) others: Arc<[Configuration]>,
     /// Offers that cannot be used.
-    pub(crate) excluded: Vec<Excluded>,
+    pub(crate) excluded: Arc<[Excluded]>,
 }
 
 /// An offer rejected before the model is built.
@@ -191,8 +192,8 @@ pub(crate) fn configurations(sources: Sources<'_>, goal: &Goal, tried: Option<Tr
     possible.sort_by(|a, b| a.offer.id.cmp(&b.offer.id));
     admit_hosts(&mut possible, goal);
     let is_accepted = |c: &Configuration| c.risks.is_empty();
-    let (configurations, others) = possible.into_iter().partition(is_accepted);
-    Usable { configurations, others, excluded }
+    let (configurations, others): (Vec<_>, Vec<_>) = possible.into_iter().partition(is_accepted);
+    Usable { configurations: configurations.into(), others: others.into(), excluded: excluded.into() }
 }
 
 /// Accepts the marketplace hosts of named providers if these have nothing else that the goal accepts.

@@ -17,10 +17,11 @@ mod search;
 mod time;
 mod timeline;
 
+use super::configuration::Usable;
 use super::solve::{Proof, Settings};
 use super::{
     Confidence, Goal, NoPlan, Objective, Part, Plan, PlanError, PlanNote, PlanStatus, Prepared, Quota, SolverReport,
-    Total,
+    Total, Work,
 };
 use crate::pricing::{OWN_PLACE, Offer, OfferId, PriceBook, ShareOf, Tier, Trust};
 use habitat_base::units::{GpuSlug, Hours, Range, Usd, UsdPerHour};
@@ -32,6 +33,9 @@ use std::sync::Arc;
 pub use check::check;
 use model::Model;
 pub use time::{SoftDeadline, TimeCost};
+
+/// Different jobs whose configurations are kept for others like them, which bounds the memory (a choice).
+const KNOWN: usize = 16;
 
 /// One of the jobs.
 #[derive(Debug, Clone)]
@@ -221,9 +225,24 @@ pub fn plan_jobs(jobs: &[Job], supply: Supply<'_>, shared: &Shared, settings: Se
     };
     let mut model = Model::new(supply, shared);
     let mut prepared = Vec::with_capacity(jobs.len());
+    // Copies and rungs of a sweep have the same configurations.
+    let mut known: Vec<(&Arc<Predictions>, Goal, Usable)> = Vec::new();
     for job in jobs {
         let goal = goal_of(job, shared, aim);
-        let mut of_job = Prepared::new(&job.predictions, prices, &goal).map_err(|error| error.of_job(&job.name))?;
+        let sources = (&*job.predictions, prices);
+        let apart = Goal { work: Work::Steps(0), deadline: None, budget: None, ..goal.clone() };
+        let is_same = |(of, goal, _): &&(&Arc<_>, Goal, _)| Arc::ptr_eq(of, &job.predictions) && *goal == apart;
+        let usable = known.iter().find(is_same).map(|(.., usable)| usable.clone());
+        let is_new = usable.is_none();
+        let of_job = match usable {
+            Some(usable) => Prepared::with(sources, &goal, |_| usable),
+            None => Prepared::of(sources, &goal, None),
+        };
+        let mut of_job = of_job.map_err(|error| error.of_job(&job.name))?;
+        if is_new {
+            known.truncate(KNOWN - 1);
+            known.insert(0, (&job.predictions, apart, of_job.usable()));
+        }
         model.add(job, shared, &mut of_job);
         if model.tasks.jobs.last().is_some_and(|task| task.ways.is_empty()) {
             plan.reasons.extend(reasons::alone(job, &of_job, aim == Aim::Cost, prices));

@@ -9,6 +9,7 @@ use super::{Amount, Goal, Limits, Objective, Part, PlanError};
 use crate::pricing::{PriceBook, Tier};
 use habitat_base::units::{Hours, KilogramsCo2e, Usd};
 use habitat_prediction::{Host, Mode, Predictions};
+use std::sync::Arc;
 
 /// Multiples of the recorded global batch that own machines with several GPUs are tried with (a choice).
 const LARGER: [u64; 2] = [2, 4];
@@ -33,10 +34,10 @@ pub struct Prepared {
     pub(super) keeps_batch: bool,
     /// Whether the profile was recorded, not made from shapes.
     pub(super) is_recorded: bool,
-    pub(super) configurations: Vec<Configuration>,
-    pub(super) excluded: Vec<Excluded>,
+    pub(super) configurations: Arc<[Configuration]>,
+    pub(super) excluded: Arc<[Excluded]>,
     /// Configurations with risks that the goal does not accept.
-    pub(super) others: Vec<Configuration>,
+    pub(super) others: Arc<[Configuration]>,
     /// Problem with `others` as choices, each with all the work; one part.
     pub(super) beside: Problem,
     /// Problem with all configurations as choices, each with all the work; one part.
@@ -58,7 +59,21 @@ impl Prepared {
 
     /// The same, or only what a search for a plan needs.
     pub(super) fn of(sources: Sources<'_>, goal: &Goal, tried: Option<Tried<'_>>) -> Result<Self, PlanError> {
-        let (predictions, prices) = sources;
+        Self::with(sources, goal, |goal| configurations(sources, goal, tried))
+    }
+
+    /// What another job can use that differs in its work, deadline and budget alone.
+    pub(super) fn usable(&self) -> Usable {
+        let [configurations, others] = [&self.configurations, &self.others].map(Arc::clone);
+        Usable { configurations, others, excluded: Arc::clone(&self.excluded) }
+    }
+
+    /// With the configurations of a goal, whose global batch may be the recorded one.
+    pub(super) fn with(
+        (predictions, prices): Sources<'_>,
+        goal: &Goal,
+        usable: impl FnOnce(&Goal) -> Usable,
+    ) -> Result<Self, PlanError> {
         if goal.max_parts == 0 {
             return Err(PlanError::NoParts);
         }
@@ -67,7 +82,7 @@ impl Prepared {
         let keeps_batch = goal.global_batch.is_none() && kept.is_some();
         let goal = &Goal { global_batch: kept, ..goal.clone() };
         let work = amount(predictions, goal)?;
-        let Usable { configurations, others, excluded } = configurations(sources, goal, tried);
+        let Usable { configurations, others, excluded } = usable(goal);
         let most_kg = goal.limits.max_co2.map(KilogramsCo2e::get);
         let problem = |of: &[Configuration]| {
             let choices = of.iter().map(|c| c.choice(goal)).collect();
@@ -109,7 +124,7 @@ impl Prepared {
     pub(super) fn keep(&mut self, configurations: &[usize]) {
         self.configurations = configurations.iter().map(|c| self.configurations[*c].clone()).collect();
         self.singles = self.singles.only(configurations);
-        (self.others, self.excluded) = (Vec::new(), Vec::new());
+        (self.others, self.excluded) = (Arc::default(), Arc::default());
         self.beside = self.beside.only(&[]);
     }
 
@@ -171,7 +186,11 @@ impl Prepared {
             let goal = Goal { global_batch, limits: limits.clone(), ..self.goal.clone() };
             configurations(sources, &goal, Some(&|_, _| true)).configurations
         };
-        LARGER.into_iter().flat_map(of).map(|one| one.part(self.work.get() / one.rate(), true)).collect()
+        LARGER
+            .into_iter()
+            .flat_map(|batch| of(batch).to_vec())
+            .map(|one| one.part(self.work.get() / one.rate(), true))
+            .collect()
     }
 
     /// A configuration with all the work.

@@ -74,7 +74,7 @@ const SUPERLINEAR: f64 = 2.0;
 /// Smallest number of machines with which each offer may keep the limits, by its place; other numbers need no try.
 fn enough(prepared: &Prepared, limit: &Limit) -> HashMap<usize, u32> {
     let mut enough = HashMap::new();
-    for one in prepared.configurations.iter().chain(&prepared.others) {
+    for one in prepared.configurations.iter().chain(&*prepared.others) {
         let (hours, cost) = prepared.ranges(one, 1.0);
         let all = hours.low.get() * f64::from(one.machines) / SUPERLINEAR;
         let times = limit.deadline.map_or(0.0, |deadline| (all / deadline).ceil());
