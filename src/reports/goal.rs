@@ -2,18 +2,46 @@
 
 use super::format;
 use super::words::plan::accept_names;
-use habitat_planning::plan::{Confidence, Goal, Objective, Plan, Work};
+use habitat_planning::plan::{Confidence, Data, Limits, Objective, Plan, Work};
 use habitat_planning::pricing::Tier;
 
 /// The work and the limits, each with its name, without limits that are not set.
 pub(crate) fn facts(plan: &Plan) -> Vec<(String, String)> {
-    let Goal { limits, .. } = &plan.goal;
+    // All fields, so that the compiler finds a limit that is left out.
+    let Limits {
+        tiers,
+        accept,
+        gpus,
+        providers,
+        exclude_providers,
+        exclude_gpus,
+        regions,
+        exclude_regions,
+        offers,
+        min_gpus,
+        max_gpus,
+        max_machines,
+        max_price,
+        max_co2,
+        no_marketplace,
+        allow_unknown_memory,
+        min_vcpus,
+        min_host_memory,
+        allow_unknown_host,
+        quotas,
+    } = &plan.goal.limits;
     let listed = |list: &[String]| (!list.is_empty()).then(|| list.join(", "));
     let slugs =
         |list: &[habitat_base::units::GpuSlug]| listed(&list.iter().map(ToString::to_string).collect::<Vec<_>>());
-    let all = limits.tiers.len() == Tier::ALL.len();
-    let tiers = (!all).then(|| limits.tiers.iter().map(|tier| tier.name()).collect::<Vec<_>>().join(", "));
-    let accepted = (!limits.accept.is_empty()).then(|| accept_names(&limits.accept));
+    let all = tiers.len() == Tier::ALL.len();
+    let tiers = (!all).then(|| tiers.iter().map(|tier| tier.name()).collect::<Vec<_>>().join(", "));
+    let accepted = (!accept.is_empty()).then(|| accept_names(accept));
+    let yes = |is_set: bool| is_set.then(|| "yes".to_owned());
+    let quotas: Vec<String> = quotas.iter().map(ToString::to_string).collect();
+    let place = |data: &Data| {
+        let at = [&data.provider, &data.region].into_iter().flatten().map(String::as_str).collect::<Vec<_>>().join("/");
+        format!("{} GB{}", data.gb, if at.is_empty() { String::new() } else { format!(" at {at}") })
+    };
     let best = match plan.goal.objective {
         Objective::Cost => "lowest cost".to_owned(),
         Objective::Time => "earliest finish".to_owned(),
@@ -30,19 +58,27 @@ pub(crate) fn facts(plan: &Plan) -> Vec<(String, String)> {
         ("Objective", Some(best)),
         ("Deadline", plan.goal.deadline.map(|deadline| format!("{}{end}", format::hours(deadline)))),
         ("Budget", plan.goal.budget.map(format::usd)),
-        ("Most per hour", limits.max_price.map(format::price)),
-        ("Most emissions", limits.max_co2.map(|most| format!("{} kg CO2e", format::number(most.get())))),
+        ("Most per hour", max_price.map(format::price)),
+        ("Most emissions", max_co2.map(|most| format!("{} kg CO2e", format::number(most.get())))),
         ("Purchase options", tiers),
         ("Accepted", accepted),
-        ("GPUs", slugs(&limits.gpus)),
-        ("Without GPUs", slugs(&limits.exclude_gpus)),
-        ("Providers", listed(&limits.providers)),
-        ("Without providers", listed(&limits.exclude_providers)),
-        ("Regions", listed(&limits.regions)),
-        ("Without regions", listed(&limits.exclude_regions)),
-        ("Offers", listed(&limits.offers)),
-        ("GPUs at least", (limits.min_gpus > 1).then(|| limits.min_gpus.to_string())),
-        ("GPUs at most", limits.max_gpus.map(|most| most.to_string())),
+        ("GPUs", slugs(gpus)),
+        ("Without GPUs", slugs(exclude_gpus)),
+        ("Providers", listed(providers)),
+        ("Without providers", listed(exclude_providers)),
+        ("Without marketplaces", yes(*no_marketplace)),
+        ("Regions", listed(regions)),
+        ("Without regions", listed(exclude_regions)),
+        ("Offers", listed(offers)),
+        ("GPUs at least", (*min_gpus > 1).then(|| min_gpus.to_string())),
+        ("GPUs at most", max_gpus.map(|most| most.to_string())),
+        ("Machines at most", (*max_machines > 1).then(|| max_machines.to_string())),
+        ("vCPUs at least", min_vcpus.map(|least| least.to_string())),
+        ("Host memory at least", min_host_memory.map(|least| least.to_string())),
+        ("Unknown hosts allowed", yes(*allow_unknown_host)),
+        ("Unknown memory needs allowed", yes(*allow_unknown_memory)),
+        ("Quotas (GPUs)", listed(&quotas)),
+        ("Data", plan.goal.data.as_ref().map(place)),
     ];
     facts.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }

@@ -20,6 +20,9 @@ use habitat_planning::plan::{Confidence, PlanStatus, Total};
 pub use json::JobsJson;
 pub(crate) use json::json;
 
+/// Columns of [`table`] that hold for each job of a group.
+const OF_EACH: [usize; 3] = [2, 10, 13];
+
 /// A row for each job, in the order of the file.
 pub(crate) fn table(plan: &JobsPlan) -> Table {
     let on = if plan.aim == Aim::Cost { "offer" } else { "machine" };
@@ -62,15 +65,41 @@ pub(crate) fn table(plan: &JobsPlan) -> Table {
     table
 }
 
-/// Indices of the jobs in order of time, grouped by machine.
-pub fn order(plan: &JobsPlan) -> Vec<usize> {
+/// Indices of the jobs by machine and in order of time; copies that are planned alike are together.
+pub fn groups(plan: &JobsPlan) -> Vec<Vec<usize>> {
     let mut order: Vec<usize> = (0..plan.jobs.len()).collect();
     let place = |job: usize| (&plan.jobs[job].machine, plan.jobs[job].start.mid);
     order.sort_by(|a, b| place(*a).0.cmp(place(*b).0).then(place(*a).1.total_cmp(&place(*b).1)));
-    order
+    order.chunk_by(|a, b| are_copies(&plan.jobs[*a], &plan.jobs[*b])).map(<[usize]>::to_vec).collect()
 }
 
-/// Bar of each job, in the order of [`order`].
+/// Whether a job is the copy after another one, and has the same plan.
+fn are_copies(one: &PlannedJob, next: &PlannedJob) -> bool {
+    let of = |job: &PlannedJob| {
+        let (stem, number) = job.name.rsplit_once(' ')?;
+        Some((stem.to_owned(), number.parse::<u64>().ok()?))
+    };
+    let follows = of(one).zip(of(next)).is_some_and(|(one, next)| one.0 == next.0 && one.1 + 1 == next.1);
+    let same = one.part == next.part
+        && one.notes == next.notes
+        && (one.start, one.end) == (next.start, next.end)
+        && due(one) == due(next);
+    follows && one.machine.is_none() && next.machine.is_none() && same
+}
+
+/// Name of a job, or of several copies: `sweep 1–11`.
+fn name(plan: &JobsPlan, group: &[usize]) -> String {
+    let names = [group.first(), group.last()].map(|job| job.map_or("", |job| plan.jobs[*job].name.as_str()));
+    let last = names[1].rsplit_once(' ').map_or(names[1], |(_, number)| number);
+    if group.len() < 2 { names[0].to_owned() } else { format!("{}–{last}", names[0]) }
+}
+
+/// A figure of each job of a group: `11 × $2`.
+fn of_each(group: &[usize], figure: &str) -> String {
+    if group.len() < 2 { figure.to_owned() } else { format!("{} × {figure}", group.len()) }
+}
+
+/// Bar of each group, in the order of [`groups`].
 fn lanes(plan: &JobsPlan) -> Vec<Lane> {
     let axis = timeline::axis(plan.jobs.iter().map(|job| job.end.high), plan.jobs.iter().filter_map(due));
     let bar = |job: &PlannedJob| Lane {
@@ -78,7 +107,7 @@ fn lanes(plan: &JobsPlan) -> Vec<Lane> {
         deadline: due(job).map(Hours::get),
         ..uses::lane(&job.part, job.start.mid.get(), axis)
     };
-    order(plan).into_iter().map(|job| bar(&plan.jobs[job])).collect()
+    groups(plan).into_iter().map(|group| bar(&plan.jobs[group[0]])).collect()
 }
 
 /// Legend of the bars, with the number of deadlines outside the axis.
@@ -94,7 +123,7 @@ pub fn legend(plan: &JobsPlan, ascii: bool) -> String {
     signs.into_iter().chain(far).collect::<Vec<_>>().join(" · ")
 }
 
-/// All jobs over time, one bar each in the order of [`order`]: the machine, the end, and the slack to the deadline.
+/// All jobs over time, a bar for each of [`groups`]: the machine, the end, and the slack to the deadline.
 pub fn gantt(plan: &JobsPlan) -> Table {
     let lanes = lanes(plan);
     let heading = timeline::heading(lanes.first().map_or(0.0, |lane| lane.axis));
@@ -109,15 +138,15 @@ pub fn gantt(plan: &JobsPlan) -> Table {
         Column::figures("low–high, $", 6),
         Column::words("on", 12, 4),
     ]);
-    for (job, lane) in order(plan).into_iter().zip(lanes) {
-        let job = &plan.jobs[job];
+    for (group, lane) in groups(plan).into_iter().zip(lanes) {
+        let job = &plan.jobs[group[0]];
         table.push(vec![
-            Cell::text(text::clean(&job.name, 60)),
+            Cell::text(text::clean(&name(plan, &group), 60)),
             Cell::lane(lane),
             Cell::text(if job.start.mid == Hours::ZERO { "0 h".to_owned() } else { format::hours(job.start.mid) }),
             Cell::text(format::hours(plan.shared.confidence.end(&job.end))),
             slack_words(plan, job).map_or_else(Cell::unknown, Cell::text),
-            Cell::text(format::usd(job.part.cost.mid)),
+            Cell::text(of_each(&group, &format::usd(job.part.cost.mid))),
             uses::range_cell(&job.part.cost),
             Cell::styled(Role::Muted, place_words(job)),
         ]);
@@ -190,9 +219,13 @@ pub fn details(plan: &JobsPlan, job: &PlannedJob) -> Vec<(String, String)> {
         lines.push(line("after", names.join(", ")));
     }
     if let (Some(deadline), Some(slack)) = (due(job), slack(plan, job)) {
+        let end = match plan.shared.confidence {
+            Confidence::Expected => "expected end",
+            Confidence::High => "latest end",
+        };
         let against = match late(plan, job) {
-            Some(late) => format!("{} before the planned end", format::hours(late)),
-            None => format!("{} later than the planned end", format::hours(slack)),
+            Some(late) => format!("{} before the {end}", format::hours(late)),
+            None => format!("{} after the {end}", format::hours(slack)),
         };
         lines.push(line("deadline", format!("after {}, {against}", format::hours(deadline))));
     }
@@ -340,7 +373,15 @@ pub fn write(plan: &JobsPlan, width: Option<u16>, out: &mut dyn Write) -> io::Re
     };
     writeln!(out, "{} ({})", headline(plan, total), status_words(plan))?;
     let mut table = table(plan);
-    table.rows = order(plan).into_iter().map(|job| table.rows[job].clone()).collect();
+    let row = |group: Vec<usize>| {
+        let mut row = table.rows[group[0]].clone();
+        row[0].text = name(plan, &group);
+        for at in OF_EACH {
+            row[at].text = of_each(&group, &row[at].text);
+        }
+        row
+    };
+    table.rows = groups(plan).into_iter().map(row).collect();
     table.write_lines(width, out)?;
     writeln!(out)?;
     gantt(plan).write_fitted(width, out)?;
@@ -349,14 +390,17 @@ pub fn write(plan: &JobsPlan, width: Option<u16>, out: &mut dyn Write) -> io::Re
         writeln!(out, "  {legend}")?;
     }
     writeln!(out)?;
-    for job in &plan.jobs {
-        let batch = parts::batch_words(&job.part);
-        let words: Vec<String> = batch.into_iter().chain(words::of_all(&job.part.notes)).collect();
-        writeln!(out, "  {}: {}", job.name, words.join("; "))?;
+    // In the order of the file.
+    let mut groups = groups(plan);
+    groups.sort_by_key(|group| group[0]);
+    for group in &groups {
+        let part = &plan.jobs[group[0]].part;
+        let words: Vec<String> = parts::batch_words(part).into_iter().chain(words::of_all(&part.notes)).collect();
+        writeln!(out, "  {}: {}", name(plan, group), words.join("; "))?;
     }
-    for job in &plan.jobs {
-        for note in words::of_all(&job.notes) {
-            writeln!(out, "note: {}: {note}", job.name)?;
+    for group in &groups {
+        for note in words::of_all(&plan.jobs[group[0]].notes) {
+            writeln!(out, "note: {}: {note}", name(plan, group))?;
         }
     }
     for note in words::of_all(&plan.notes) {

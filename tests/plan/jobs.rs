@@ -10,6 +10,7 @@ use habitat_tui::plan::solve::{Proof, Settings, SolveError};
 use habitat_tui::plan::{Confidence, Goal, PlanStatus, Quota, Total, plan};
 use habitat_tui::predict::{AtBatch, Estimate, Method};
 use habitat_tui::pricing::{Market, Offer, OfferId, PriceBook, Tier, Trust};
+use habitat_tui::report::jobs::{JobsForm, groups};
 use habitat_tui::report::words::Words;
 use habitat_tui::units::{GpuSlug, Hours, Range, UsdPerHour};
 use proptest::prelude::*;
@@ -195,6 +196,23 @@ fn jobs_on_free_machines_end_as_early_in_all_modes() {
         let most = plan.jobs.iter().map(|job| job.part.machines).max();
         assert!(most == Some(1) || mode == "two machines", "{mode}: {most:?} machines");
     }
+}
+
+/// Four copies, two at a time: a line for each two.
+#[test]
+fn copies_that_are_planned_alike_have_one_line() {
+    let jobs: Vec<Job> = (1..=4)
+        .map(|n| Job { name: format!("sweep {n}"), ..job(0, &[10.0], None) })
+        .chain([job(5, &[10.0], None)])
+        .collect();
+    let shared = Shared { quotas: vec![quota("near", 2), quota("far", 0)], wait: true, ..NOTHING };
+    let plan = rented(&jobs, &two_clouds().1, &shared);
+    let sizes: Vec<usize> = groups(&plan).iter().map(Vec::len).collect();
+    assert_eq!(sizes.iter().sum::<usize>(), 5);
+    assert!(sizes.contains(&2), "{sizes:?}");
+    let text = JobsForm::Text.text(&plan).unwrap();
+    assert!(text.contains("2 × 1 × gpu-0") && text.contains("2 × $10") && text.contains("sweep 1–2"), "{text}");
+    assert_eq!(JobsForm::Csv.text(&plan).unwrap().lines().count(), 6);
 }
 
 /// A machine with two GPUs runs the recorded global batch, half of it on each; where it does not divide, another one.

@@ -114,14 +114,22 @@ pub fn no_plan(reasons: &[NoPlan]) -> Vec<String> {
     if !others.iter().any(|reason| is_change(reason)) {
         return super::all(reasons);
     }
-    let counts: Vec<String> = rejected
-        .into_iter()
-        .filter_map(|reason| match reason {
-            NoPlan::Rejected { kind: of, offers, .. } => Some(format!("{} {}", grouped(*offers as f64), kind(*of))),
-            _ => None,
-        })
-        .collect();
-    let counts = (!counts.is_empty()).then(|| format!("not counted: offers {}", counts.join(", ")));
+    let rejected = rejected.into_iter().filter_map(|reason| match reason {
+        NoPlan::Rejected { kind: of, offers, .. } => Some((*offers, kind(*of))),
+        _ => None,
+    });
+    let count = |(at, (offers, why)): (usize, (usize, &str))| {
+        let noun = if at > 0 {
+            ""
+        } else if offers == 1 {
+            "offer "
+        } else {
+            "offers "
+        };
+        format!("{} {noun}{why}", grouped(offers as f64))
+    };
+    let counts: Vec<String> = rejected.enumerate().map(count).collect();
+    let counts = (!counts.is_empty()).then(|| format!("not considered: {}", counts.join(", ")));
     others.sort_by_key(|reason| !is_change(reason));
     others.into_iter().map(Words::words).chain(counts).collect()
 }

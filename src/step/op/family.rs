@@ -13,9 +13,9 @@ pub enum Family {
     Attention,
     /// Softmax and its logarithm.
     Softmax,
-    /// Batch, layer, group and RMS normalisation.
-    Normalisation,
     /// Batch, layer, group, instance and RMS normalisation.
+    Normalisation,
+    /// Maximum and average pooling.
     Pooling,
     /// Table look-ups.
     Embedding,

@@ -61,9 +61,9 @@ impl Behaviour for JobsScreen {
     }
 }
 
-/// Index in the plan of the job under the cursor.
+/// Index in the plan of the job under the cursor, or of the first of several copies.
 fn selected(app: &App) -> Option<usize> {
-    jobs::order(app.jobs.plan.value()?).get(app.jobs.list.selected).copied()
+    jobs::groups(app.jobs.plan.value()?).get(app.jobs.list.selected)?.first().copied()
 }
 
 /// All jobs over time.
