@@ -60,7 +60,7 @@ pub mod most {
     /// GPUs of an offer.
     pub const GPUS: u32 = 100_000;
     /// Machines of an offer in a plan.
-    pub const MACHINES: u32 = 1024;
+    pub const MACHINES: u32 = 16_384;
     /// GPUs that divide a layer, and stages of a model.
     pub const REPLICA: u32 = 1024;
     /// Line rate of a machine's network, in Gbit/s.

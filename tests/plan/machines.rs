@@ -131,15 +131,15 @@ fn an_offer_is_taken_as_often_as_is_allowed() {
         change(&mut goal.limits);
         by(&goal).parts.remove(0).machines
     };
-    assert_eq!(within(&|limits| limits.max_gpus = Some(12)), 2);
-    assert_eq!(within(&|limits| limits.max_price = UsdPerHour::new(40.0).ok()), 4);
+    assert_eq!(within(&|limits| limits.max_gpus = Some(12)), 3);
+    assert_eq!(within(&|limits| limits.max_price = UsdPerHour::new(40.0).ok()), 5);
     let quota =
         Quota { provider: "cloud".into(), region: None, gpu: None, tier: None, gpus: 9, from: None, until: None };
     assert_eq!(within(&|limits| limits.quotas = vec![quota.clone()]), 2);
     // Fewer GPUs on one machine than are wanted.
     let goal = Goal { objective: Objective::Cost, ..joined(8, samples) };
     let wanted = Goal { limits: Limits { min_gpus: 9, ..goal.limits.clone() }, ..goal.clone() };
-    assert_eq!((by(&goal).parts[0].machines, by(&wanted).parts[0].machines), (1, 4));
+    assert_eq!((by(&goal).parts[0].machines, by(&wanted).parts[0].machines), (1, 3));
     // The nearest number of machines gives the reason.
     let wanted = Goal { limits: Limits { min_gpus: 33, ..goal.limits.clone() }, ..goal };
     assert_eq!(by(&wanted).rejected[0].reason.words(), "32 GPUs, fewer than the required 33");
@@ -271,7 +271,7 @@ proptest! {
         prop_assert!(found.parts.iter().all(|part| part.all_gpus() <= max_gpus && part.machines <= most));
         let value = |plan: &Plan| plan.total.map(|total| if by_time { total.hours.high.get() } else { total.cost.mid.get() });
         let mut least: Option<f64> = None;
-        for machines in (1..=most).filter(|machines| machines.is_power_of_two() || *machines == most) {
+        for machines in 1..=most {
             let limits = Limits { min_gpus: gpus * machines, max_gpus: Some(max_gpus.min(gpus * machines)), ..goal.limits.clone() };
             if max_gpus < gpus * machines {
                 continue;

@@ -229,15 +229,18 @@ fn the_search_finds_the_fastest_layout() {
     let experts =
         ExpertShare { count: 16, layers: 16, exchanged: Bytes::known(1e8), weights: 6e8, products: 0.4, together: 0.5 };
     let all = [
-        (1, 8.0, None),
-        (2, 8.0, None),
-        (2, 24.0, None),
-        (4, 2.0, None),
-        (1, 8.0, Some(experts)),
-        (2, 8.0, Some(experts)),
+        (1, 8.0, None, None),
+        (2, 8.0, None, Some(4096)),
+        (2, 24.0, None, None),
+        (3, 24.0, None, Some(16_384)),
+        (4, 2.0, None, None),
+        (1, 8.0, Some(experts), None),
+        (2, 8.0, Some(experts), None),
     ];
-    for (machines, activations, experts) in all {
+    for (machines, activations, experts, length) in all {
         let mut model = with_activations(activations);
+        model.workload.sequence_length = length;
+        let contexts = [1, 2, 4, 8].into_iter().filter(|context| *context == 1 || length >= Some(context * 1024));
         model.predictions[0].transformer.as_mut().unwrap().experts = experts;
         let searched = Goal { layout: LayoutChoice::Auto, ..divided(1, 1, machines) };
         let found = planned(&model, &machine(8), &searched);
@@ -245,11 +248,13 @@ fn the_search_finds_the_fastest_layout() {
         for tensor in [1, 2, 4, 8] {
             for pipeline in 1..=16 {
                 let degrees = [1, 2, 4, 8].into_iter().flat_map(|chunks| [1, 2, 4, 8, 16].map(|one| (chunks, one)));
-                for ((chunks, expert), recompute) in degrees.flat_map(|both| [false, true].map(|again| (both, again))) {
+                let degrees = degrees.flat_map(|both| contexts.clone().map(move |context| (both, context as u32)));
+                let degrees = degrees.flat_map(|all| [false, true].map(|again| (all, again)));
+                for (((chunks, expert), context), recompute) in degrees {
                     if 16 % (pipeline * chunks) > 0 && chunks > 1 || experts.is_none() && expert > 1 {
                         continue;
                     }
-                    let parallel = ModelParallel { tensor, pipeline, chunks, expert, recompute, ..ModelParallel::NONE };
+                    let parallel = ModelParallel { tensor, pipeline, chunks, context, expert, recompute };
                     let goal = Goal {
                         layout: LayoutChoice::Given,
                         model_parallel: parallel,
@@ -270,6 +275,15 @@ fn the_search_finds_the_fastest_layout() {
         let own = searched.confidence.end(&part.hours).get();
         assert!(own / hours < 1.0 + 1e-9, "{machines} {:?} {own} {parallel:?} {hours}", part.parallel);
     }
+}
+
+/// Of all layouts that do not fit, the one that needs least is told.
+#[test]
+fn the_layout_that_misses_by_least_is_told() {
+    let searched = Goal { layout: LayoutChoice::Auto, ..divided(1, 1, 1) };
+    let plan = planned(&with_activations(60.0), &machine(2), &searched);
+    let reason = plan.rejected[0].reason.words();
+    assert!(reason.contains("with 2") && !reason.contains("needs 72"), "{reason}");
 }
 
 /// 50 of 400 GB of activations are too much for each of 8 GPUs; a sixteenth of all, and inputs of layers, are not.

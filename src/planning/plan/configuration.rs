@@ -172,7 +172,8 @@ pub(crate) fn configurations(sources: Sources<'_>, goal: &Goal, tried: Option<Tr
                     let all: Vec<Configuration> = steps.into_iter().map(of).collect();
                     if let Some(still) = all.first().filter(|one| one.losses.stand_still()) {
                         let per_hour = still.losses.per_hour;
-                        nearest.get_or_insert((Reason::LostTooOften { per_hour, machines }, None));
+                        // Nearer than one without enough memory: it fits.
+                        nearest = Some((Reason::LostTooOften { per_hour, machines }, Some(1.0)));
                         continue;
                     }
                     possible.extend(all);

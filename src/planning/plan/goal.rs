@@ -289,8 +289,8 @@ pub struct Limits {
     /// Maximum number of GPUs; `None` = no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_gpus: Option<u32>,
-    /// Maximum number of machines of an offer in one job. A plan tries 1, 2, 4, … times the number that makes whole
-    /// replicas of the model.
+    /// Maximum number of machines of an offer in one job. A plan tries multiples of the number that makes whole
+    /// replicas of the model: each up to 8, then four for each doubling.
     #[serde(skip_serializing_if = "is_one")]
     pub max_machines: u32,
     /// Maximum dollars per hour; `None` = no limit.
@@ -372,15 +372,17 @@ impl Limits {
         check_list("quota", self.quotas.iter().map(longest))
     }
 
-    /// Numbers of machines to try: 1, 2, 4, … times the number that makes whole replicas of the model, and the maximum.
+    /// Numbers of machines to try, times the number that makes whole replicas of the model: all up to 8, then four for each
+    /// doubling (a choice), and the maximum.
     /// Only 1 if that number exceeds the limit. Own machines are all used, whatever the limit.
     pub(super) fn machines(&self, whole: u32, offer: &Offer) -> impl Iterator<Item = u32> {
         let is_own = offer.tier == Tier::Owned;
         let asked = Some(self.max_machines.max(1)).filter(|_| !is_own);
         let most = asked.into_iter().chain(offer.most_machines()).min().unwrap_or(1);
         let (whole, most) = if whole <= most { (whole, most / whole) } else { (1, 1) };
-        let powers = std::iter::successors(Some(1u32), |times| times.checked_mul(2));
-        powers.take_while(move |times| *times < most).chain([most]).map(move |times| times * whole)
+        let next = |times: &u32| times.checked_add(1 << times.ilog2().saturating_sub(2));
+        let steps = std::iter::successors(Some(1u32), next);
+        steps.take_while(move |times| *times < most).chain([most]).map(move |times| times * whole)
     }
 }
 

@@ -8,6 +8,9 @@ use habitat_prediction::{Finding, Fits, Mode, Prediction, Predictions};
 const STAGES: u32 = 64;
 /// Chunks of layers per stage to try (a choice).
 const CHUNKS: [u32; 4] = [1, 2, 4, 8];
+/// GPUs per sequence to try, and fewest tokens of a sequence on each (choices).
+const CONTEXTS: [u32; 4] = [1, 2, 4, 8];
+const CONTEXT_TOKENS: u64 = 1024;
 
 /// Whether the goal leaves the layout to a search.
 fn is_free(goal: &Goal) -> bool {
@@ -27,7 +30,8 @@ pub(super) fn allows(goal: &Goal, parallel: ModelParallel) -> bool {
 /// Layouts to try on all GPUs of `layout`; none if the goal names one, or if the step may fit on one GPU.
 ///
 /// Tensor parallel GPUs are joined by links and divide the heads, stages have equally many chunks of layers, replicas
-/// use all GPUs and divide the experts evenly; layers are computed again or not (Narayanan et al. 2021, arXiv:2104.04473, section 3).
+/// use all GPUs and divide the experts evenly (Narayanan et al. 2021, arXiv:2104.04473, section 3); long sequences may be
+/// divided. Each is to be tried with its layers computed again, too, if it does not fit without ([`recomputed`]).
 pub(super) fn candidates(
     prediction: &Prediction,
     layout: &Layout,
@@ -58,15 +62,24 @@ pub(super) fn candidates(
             chunks.map(move |chunks| ModelParallel { tensor, pipeline, chunks, ..ModelParallel::NONE })
         })
         .flat_map(|parallel| {
+            let length = predictions.workload.sequence_length.unwrap_or_default();
+            let contexts = CONTEXTS.into_iter().filter(move |&context| {
+                let tokens = length / u64::from(context);
+                context == 1 || (tokens >= CONTEXT_TOKENS && divides(parallel.gpus() * context, all))
+            });
+            contexts.map(move |context| ModelParallel { context, ..parallel })
+        })
+        .flat_map(|parallel| {
             let (replicas, count) = (all / parallel.gpus(), model.experts.map_or(1, |experts| experts.count));
             let divides = move |&expert: &u32| replicas.is_multiple_of(expert) && count.is_multiple_of(expert.into());
             let most = u32::try_from(count).map_or(replicas, |count| count.min(replicas));
             (1..=most).filter(divides).map(move |expert| ModelParallel { expert, ..parallel })
         })
-        .flat_map(|parallel| {
-            // Recomputed layers leave room for fewer divisions.
-            let both = [false, true].into_iter().filter(|recompute| !(*recompute && model.recomputes));
-            both.map(move |recompute| ModelParallel { recompute, ..parallel })
-        })
         .collect()
+}
+
+/// The same layout with its layers computed again, which leaves room for fewer divisions; `None` if the step does so already.
+pub(super) fn recomputed(prediction: &Prediction, parallel: ModelParallel) -> Option<ModelParallel> {
+    let recomputes = prediction.transformer.is_some_and(|model| model.recomputes);
+    (!recomputes).then_some(ModelParallel { recompute: true, ..parallel })
 }

@@ -51,6 +51,17 @@ enum Obstacle {
     Other(Refusal),
 }
 
+impl Obstacle {
+    /// Memory that it needs relative to the usable; infinite for another reason.
+    fn miss(&self) -> f64 {
+        match self {
+            Self::Memory(_, memory) if memory.fits == Fits::Unknown => 1.0,
+            Self::Memory(_, memory) => memory.needed.map_or(f64::INFINITY, |needed| needed / memory.usable),
+            Self::Other(_) => f64::INFINITY,
+        }
+    }
+}
+
 impl From<Reason> for Obstacle {
     fn from(reason: Reason) -> Self {
         Self::Other((reason, None))
@@ -157,15 +168,38 @@ fn fastest(
     let workload = &predictions.workload;
     let own = sizes(prediction, layout, workload, goal);
     let others = layouts::candidates(prediction, &layout, predictions, goal);
-    let free = (!others.is_empty()).then(|| Goal { sharding: layouts::sharding(goal), ..goal.clone() });
+    if others.is_empty() {
+        return own
+            .map_err(|obstacle| At::own(prediction, workload).refusal(obstacle, prediction, &layout, workload, goal));
+    }
+    let free = Goal { sharding: layouts::sharding(goal), ..goal.clone() };
     let plain = own.iter().flatten().map(|step| step.rates(&layout)[0]).fold(0.0, f64::max);
-    let tried = free.iter().flat_map(|free| others.iter().map(move |parallel| (*parallel, free)));
-    let found =
-        tried.filter_map(|(parallel, goal)| sizes(prediction, Layout { parallel, ..layout }, workload, goal).ok());
-    let found: Vec<SizedStep> = found.flatten().filter(|step| step.rates(&layout)[0] > REWRITTEN * plain).collect();
+    let mut nearest = own.as_ref().err().map(|obstacle| (obstacle.miss(), None));
+    let mut found = Vec::new();
+    for parallel in others {
+        let again = layouts::recomputed(prediction, parallel);
+        for parallel in std::iter::once(parallel).chain(again) {
+            match sizes(prediction, Layout { parallel, ..layout }, workload, &free) {
+                Ok(steps) => {
+                    found.extend(steps.into_iter().filter(|step| step.rates(&layout)[0] > REWRITTEN * plain));
+                    break;
+                }
+                Err(obstacle) if nearest.as_ref().is_some_and(|(miss, _)| obstacle.miss() < *miss) => {
+                    nearest = Some((obstacle.miss(), Some((parallel, obstacle))));
+                }
+                Err(_) => {}
+            }
+        }
+    }
     match own {
         Err(obstacle) if found.is_empty() => {
-            Err(At::own(prediction, workload).refusal(obstacle, prediction, &layout, workload, goal))
+            let at = At::own(prediction, workload);
+            Err(match nearest.and_then(|(_, nearest)| nearest) {
+                Some((parallel, obstacle)) => {
+                    at.refusal(obstacle, prediction, &Layout { parallel, ..layout }, workload, &free)
+                }
+                None => at.refusal(obstacle, prediction, &layout, workload, goal),
+            })
         }
         own if found.is_empty() => Ok(own.unwrap_or_default()),
         own => Ok(undominated(own.into_iter().flatten().chain(found).collect(), &layout)),
