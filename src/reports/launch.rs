@@ -27,6 +27,7 @@ use habitat_base::units::Hours;
 use habitat_planning::plan::{Goal, Part, Plan, PlanNote, Switch};
 use habitat_planning::pricing::Tier;
 use habitat_prediction::{Predictions, Sharding};
+use habitat_step::profile::Precision;
 
 /// A tool that starts jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -140,6 +141,8 @@ pub struct Start {
     pub sequence_length: Option<u64>,
     /// Layers of the model, which pipeline stages divide.
     pub layers: Option<u32>,
+    /// Precision of the predicted step.
+    pub precision: Option<Precision>,
 }
 
 impl Start {
@@ -147,7 +150,8 @@ impl Start {
     pub fn new(launch: Launch, predictions: &Predictions) -> Self {
         let model = predictions.predictions.iter().find_map(|one| one.transformer.as_ref());
         let sequence_length = predictions.workload.sequence_length;
-        Self { launch, sequence_length, layers: model.map(|model| model.layers) }
+        let precision = predictions.workload.precision;
+        Self { launch, sequence_length, layers: model.map(|model| model.layers), precision }
     }
 }
 

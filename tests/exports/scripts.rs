@@ -58,7 +58,7 @@ pub(crate) fn chain_and_copies() -> (JobsPlan, Vec<JobStart>) {
             if copy.is_some() { "" } else { "test ! -e $CHECKPOINT_DIR/done && touch $CHECKPOINT_DIR/done && " };
         let command = format!("{folder}echo \"{name} ${{COPY:-}} $KIND\" >> $LOG");
         let launch = Launch { command: Some(command), ..usual.clone() };
-        JobStart { name, copy, start: Start { launch, sequence_length: None, layers: None } }
+        JobStart { name, copy, start: Start { launch, ..Start::default() } }
     });
     let starts = starts.collect();
     let shared = Shared {
@@ -234,7 +234,7 @@ pub(crate) fn a_spot_part_ends_and_the_next_goes_on() {
             partition: Some("gpu".to_owned()),
             ..Launch::default()
         };
-        let start = Start { launch, sequence_length: None, layers: None };
+        let start = Start { launch, ..Start::default() };
         let scripts = texts(&both, "stub", Launcher::Slurm, &start).unwrap();
         for (at, text) in scripts.iter().enumerate() {
             let script = place.dir.path().join(format!("part{at}.sbatch"));

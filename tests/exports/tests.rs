@@ -238,7 +238,7 @@ fn names_from_outside_stay_names(python: &str) {
 fn labels_of_kubernetes_name_gpus_of_the_catalog() {
     let catalog = Catalog::new(bundled::gpus());
     let queue = Launch { queue: Some("lab".to_owned()), ..Launch::default() };
-    let start = Start { launch: queue, sequence_length: None, layers: None };
+    let start = Start { launch: queue, ..Start::default() };
     let offer = bundled::offers().into_iter().find(|offer| offer.gpu.is_some()).unwrap();
     let mut labels = 0;
     for gpu in catalog.iter() {
@@ -269,7 +269,7 @@ fn everything_that_a_job_needs_is_read(python: &str) {
     let one = part(offer).unwrap();
     let two = Part { machines: 2, ..one.clone() };
     let text = |tool, mount: &str, part: &Part| {
-        let mut start = Start { launch: launch(mount), sequence_length: None, layers: None };
+        let mut start = Start { launch: launch(mount), ..Start::default() };
         if tool == Launcher::Kubernetes {
             start.launch.workdir = Some("/workspace".to_owned());
         }
@@ -361,7 +361,7 @@ fn a_slurm_script_starts_ranks_that_meet(pytorch: &str) {
     for machines in [1, 2] {
         let command = format!("python {}", train.display());
         let launch = Launch { partition: Some("gpu".to_owned()), command: Some(command.clone()), ..Launch::default() };
-        let start = Start { launch, sequence_length: None, layers: None };
+        let start = Start { launch, ..Start::default() };
         let plan = plan(vec![Part { machines, ..two.clone() }]);
         let text = texts(&plan, "ranks", Launcher::Slurm, &start).unwrap().concat();
         std::fs::write(&script, text.replace("--nnodes=2", "--nnodes=1")).unwrap();

@@ -56,7 +56,8 @@ pub(super) fn run(args: &TraceShapesArgs, out: &mut dyn Write) -> Result<u8, Cli
         let file = file.display().to_string();
         let flags = layout.iter().flat_map(|(flag, value)| [*flag, value.as_str()]);
         let words: Vec<&str> = ["plan", &file].into_iter().chain(flags).collect();
-        let work = if words.contains(&"--steps") { "" } else { " --tokens N" };
+        let has_work = ["--steps", "--samples", "--epochs", "--tokens"].iter().any(|flag| words.contains(flag));
+        let work = if has_work { "" } else { " --tokens N" };
         writeln!(out, "with the layout of its command: {}{work}", command_of(&words))?;
     }
     Ok(0)

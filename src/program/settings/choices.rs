@@ -115,7 +115,7 @@ described!(ShardingChoice {
 
 described!(Framework {
     Megatron "megatron" "Megatron-LM, Megatron Core 0.12 or later (0.13 for unequal stages)",
-    Torchtitan "torchtitan" "torchtitan 0.2 or later"
+    Torchtitan "torchtitan" "torchtitan 0.2; 0.3 sets recomputation in its own configuration"
 });
 described!(Launcher {
     SkyPilot "skypilot" "Task YAML for `sky launch` and `sky jobs launch`",

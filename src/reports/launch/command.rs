@@ -4,6 +4,7 @@ use super::{Framework, Job, LaunchError, Launcher};
 use habitat_base::text;
 use habitat_base::units::Hours;
 use habitat_prediction::Sharding;
+use habitat_step::profile::Precision;
 
 /// Commands of a line, cut at `;`, `|` and `&` outside quotes and parentheses, and the comment at its end. `None` for a
 /// quote or a parenthesis without its end, and for a line that goes on in the next one.
@@ -191,6 +192,7 @@ impl Job<'_> {
         // Programs count from the first part on.
         let updates = Some(self.updates.ceil() as u64);
         let each = folder.map(|_| (each.min(self.updates).round() as u64).max(1));
+        let is_fp8 = self.start.precision == Some(Precision::Fp8);
         let all: Vec<Option<String>> = match framework {
             Framework::Megatron => {
                 let sharding = match part.sharding {
@@ -210,6 +212,7 @@ impl Job<'_> {
                         "--recompute-granularity=full --recompute-method=uniform --recompute-num-layers=1".to_owned()
                     }),
                     Some(sharding.to_owned()).filter(|flags| !flags.is_empty()),
+                    is_fp8.then(|| "--fp8-format=hybrid".to_owned()),
                     number("--micro-batch-size", part.batch_size),
                     number("--global-batch-size", part.global_batch_size),
                     number("--seq-length", self.start.sequence_length),
@@ -234,6 +237,7 @@ impl Job<'_> {
                     degree("--parallelism.context_parallel_degree", parallel.context),
                     degree("--parallelism.expert_parallel_degree", parallel.expert),
                     parallel.recompute.then(|| "--activation_checkpoint.mode=full".to_owned()),
+                    is_fp8.then(|| "--model.converters=quantize.linear.float8".to_owned()),
                     number("--training.local_batch_size", local),
                     number("--training.global_batch_size", part.global_batch_size),
                     number("--training.seq_len", self.start.sequence_length),

@@ -14,7 +14,7 @@ use habitat_base::text;
 pub enum Framework {
     /// Megatron-LM (`pretrain_gpt.py`, Megatron Core 0.12 or later; 0.13 for unequal stages).
     Megatron,
-    /// torchtitan (`torchtitan.train`, 0.2 or later).
+    /// torchtitan (`torchtitan.train`, 0.2; in 0.3 recomputation is not a flag but part of a configuration).
     Torchtitan,
 }
 

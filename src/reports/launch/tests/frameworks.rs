@@ -28,6 +28,14 @@ fn a_framework_gets_the_flags_of_the_layout() {
          --parallelism.pipeline_parallel_layers_per_stage=8 --parallelism.pipeline_parallel_microbatch_size=1 \
          --training.local_batch_size=16 --training.global_batch_size=32 --training.seq_len=4096 --training.steps=101"
     );
+    // A step predicted in FP8 trains in it.
+    let in_fp8 = |framework| {
+        let mut start = Start { precision: Some(Precision::Fp8), ..with("python -m x") };
+        start.launch.framework = Some(framework);
+        texts(&plan(vec![spot()]), "gpt", Launcher::Slurm, &start).unwrap().concat()
+    };
+    assert!(in_fp8(Framework::Megatron).contains(" --fp8-format=hybrid "));
+    assert!(in_fp8(Framework::Torchtitan).contains(" --model.converters=quantize.linear.float8 "));
     // The second of two parts goes on to the end of both.
     let mut start = with("python x");
     start.launch.framework = Some(Framework::Megatron);

@@ -240,7 +240,12 @@ fn of_part(painter: &Painter<'_>, plan: &Plan, part: &Part) -> Vec<Block> {
         plan::method_of(painter.app, part)
     );
     let line = |text: String, role: Role| vec![("  ".to_owned(), role), (text, role)];
-    let mut blocks = vec![Block { rank: 1, pieces }, Block { rank: 7, pieces: line(words, Role::Muted) }];
+    let mut blocks = vec![Block { rank: 1, pieces }];
+    let layout = beside::layout_words(part);
+    if let Some(layout) = layout.strip_prefix(", ") {
+        blocks.push(Block { rank: 5, pieces: line(layout.to_owned(), Role::Text) });
+    }
+    blocks.push(Block { rank: 7, pieces: line(words, Role::Muted) });
     if !part.offer.trust.doubts.is_empty() {
         let doubt = format!("price in doubt: {}", words::price::doubts(&part.offer.trust.doubts));
         blocks.push(Block { rank: 5, pieces: line(doubt, Role::Warning) });
