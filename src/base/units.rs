@@ -124,6 +124,7 @@ macro_rules! quantity {
             }
 
             /// Wraps the result of arithmetic that may be invalid: `None` if it is negative, infinite or NaN.
+            #[inline]
             pub fn checked(value: f64) -> Option<Self> {
                 // Adding zero turns a negative zero into a positive one.
                 (value >= 0.0 && value.is_finite()).then_some(Self(value + 0.0))
@@ -134,6 +135,7 @@ macro_rules! quantity {
             /// # Panics
             /// If it is invalid, in every build: a wrong number must not be shown as a right one.
             #[track_caller]
+            #[inline]
             pub fn known(value: f64) -> Self {
                 assert!(value >= 0.0 && value.is_finite(), concat!($what, " computed as {} ", $unit), value);
                 Self(value + 0.0)
@@ -182,6 +184,7 @@ macro_rules! quantity {
 
         impl Add for $name {
             type Output = Self;
+            #[inline]
             fn add(self, other: Self) -> Self {
                 Self::known(self.0 + other.0)
             }
@@ -196,6 +199,7 @@ macro_rules! quantity {
         /// Scales by a dimensionless factor, which must be finite and not negative.
         impl Mul<f64> for $name {
             type Output = Self;
+            #[inline]
             fn mul(self, factor: f64) -> Self {
                 Self::known(self.0 * factor)
             }

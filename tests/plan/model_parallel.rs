@@ -240,7 +240,7 @@ fn the_search_finds_the_fastest_layout() {
     for (machines, activations, experts, length) in all {
         let mut model = with_activations(activations);
         model.workload.sequence_length = length;
-        let contexts = [1, 2, 4, 8].into_iter().filter(|context| *context == 1 || length >= Some(context * 1024));
+        let contexts = [1, 2, 4, 8].into_iter().filter(|context| *context == 1 || length >= Some(context * 2048));
         model.predictions[0].transformer.as_mut().unwrap().experts = experts;
         let searched = Goal { layout: LayoutChoice::Auto, ..divided(1, 1, machines) };
         let found = planned(&model, &machine(8), &searched);

@@ -290,7 +290,7 @@ pub struct Limits {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_gpus: Option<u32>,
     /// Maximum number of machines of an offer in one job. A plan tries multiples of the number that makes whole
-    /// replicas of the model: each up to 8, then four for each doubling.
+    /// replicas of the model: each up to 8, then two for each doubling.
     #[serde(skip_serializing_if = "is_one")]
     pub max_machines: u32,
     /// Maximum dollars per hour; `None` = no limit.
@@ -372,7 +372,7 @@ impl Limits {
         check_list("quota", self.quotas.iter().map(longest))
     }
 
-    /// Numbers of machines to try, times the number that makes whole replicas of the model: all up to 8, then four for each
+    /// Numbers of machines to try, times the number that makes whole replicas of the model: all up to 8, then two for each
     /// doubling (a choice), and the maximum.
     /// Only 1 if that number exceeds the limit. Own machines are all used, whatever the limit.
     pub(super) fn machines(&self, whole: u32, offer: &Offer) -> impl Iterator<Item = u32> {
@@ -380,7 +380,7 @@ impl Limits {
         let asked = Some(self.max_machines.max(1)).filter(|_| !is_own);
         let most = asked.into_iter().chain(offer.most_machines()).min().unwrap_or(1);
         let (whole, most) = if whole <= most { (whole, most / whole) } else { (1, 1) };
-        let next = |times: &u32| times.checked_add(1 << times.ilog2().saturating_sub(2));
+        let next = |times: &u32| times.checked_add(if *times < 8 { 1 } else { 1 << (times.ilog2() - 1) });
         let steps = std::iter::successors(Some(1u32), next);
         steps.take_while(move |times| *times < most).chain([most]).map(move |times| times * whole)
     }

@@ -10,7 +10,7 @@ const STAGES: u32 = 64;
 const CHUNKS: [u32; 4] = [1, 2, 4, 8];
 /// GPUs per sequence to try, and fewest tokens of a sequence on each (choices).
 const CONTEXTS: [u32; 4] = [1, 2, 4, 8];
-const CONTEXT_TOKENS: u64 = 1024;
+const CONTEXT_TOKENS: u64 = 2048;
 
 /// Whether the goal leaves the layout to a search.
 fn is_free(goal: &Goal) -> bool {

@@ -124,7 +124,7 @@ pub struct Wish {
     /// Maximum number of GPUs.
     #[arg(long, value_name = "N", value_parser = values::within::<u32>(0, u64::MAX), help_heading = "Machines")]
     pub max_gpus: Option<u32>,
-    /// Maximum number of machines per offer: tries all up to 8, then 10, 12, …; limits on GPUs and price apply to the total.
+    /// Maximum number of machines per offer: tries all up to 8, then 12, 16, 24, …; limits on GPUs and price apply to the total.
     #[arg(long, value_name = "N", value_parser = values::within::<u32>(1, most::MACHINES.into()), help_heading = "Machines")]
     pub max_machines: Option<u32>,
     /// Training state to shard across GPUs; zero3 is FSDP.
