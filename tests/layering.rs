@@ -186,7 +186,7 @@ const BUDGETS: [(&str, usize); 9] = [
     ("step", 7065),
     ("traces", 8440),
     ("prediction", 14050),
-    ("planning", 10530),
+    ("planning", 10540),
     ("recorder", 7470),
     ("reports", 12420),
     ("screens", 10342),

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use habitat_tui::plan::jobs::{Aim, JobsPlan, PlannedJob, Shared};
+use habitat_tui::plan::jobs::{Aim, JobsPlan, PlannedJob, Shared, Turn};
 use habitat_tui::plan::{Confidence, Goal, Part, Plan, PlanStatus, SolverReport, Switch, Work};
 use habitat_tui::pricing::{Offer, Tier};
 use habitat_tui::report::launch::{JobStart, Launch, LaunchFile, Launcher, Start, files, texts};
@@ -24,6 +24,7 @@ fn job(name: &str, after: Vec<usize>, start: f64) -> PlannedJob {
         part: part(&offer(Tier::OnDemand)).unwrap(),
         earliest: Hours::ZERO,
         after,
+        turn: Turn::default(),
         priority: 1.0,
         soft_deadlines: Vec::new(),
         hour_value: None,

@@ -1,7 +1,7 @@
 //! Limits that cluster and cloud tools get: time, copies at once, shares of a machine, storage and network.
 
 use super::*;
-use habitat_planning::plan::jobs::{Aim, JobsPlan, PlannedJob, Shared};
+use habitat_planning::plan::jobs::{Aim, JobsPlan, PlannedJob, Shared, Turn};
 use habitat_planning::plan::{Confidence, SolverReport};
 use habitat_planning::pricing::ShareOf;
 
@@ -27,6 +27,7 @@ fn planned(name: &str, start: f64, part: &Part, copy: Option<u64>) -> (PlannedJo
         part: Part { hours: at(10.0), ..part.clone() },
         earliest: Hours::ZERO,
         after: Vec::new(),
+        turn: Turn::default(),
         priority: 1.0,
         soft_deadlines: Vec::new(),
         hour_value: None,
