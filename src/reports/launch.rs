@@ -15,7 +15,7 @@ mod slurm;
 mod table;
 mod yaml;
 
-pub use jobs::{JobStart, LaunchFile, files};
+pub use jobs::{Exported, JobStart, LaunchFile, files};
 pub use table::{Framework, Launch};
 
 use std::fmt;
@@ -276,18 +276,21 @@ impl Job<'_> {
 
     /// Error for a provider that the tool does not know or support, with the tools that do and a way around it.
     fn unknown(&self, launcher: Launcher, reason: &str) -> LaunchError {
-        let provider = &self.part.offer.provider;
-        let others = Launcher::ALL.into_iter().filter(|other| other.rents() && *other != launcher);
-        let others: Vec<String> = others
-            .filter(|other| names::provider(*other, provider).is_some())
-            .map(|other| format!("--export {} has it, ", other.name()))
-            .collect();
-        let (others, has) = (others.concat(), names::providers(launcher).join(","));
+        let others =
+            self.renters(launcher).iter().map(|other| format!("{other} has it, ")).collect::<Vec<_>>().concat();
+        let has = names::providers(launcher).join(",");
         let or = if others.is_empty() { "" } else { "or " };
         self.refused(
             launcher,
             format!("{reason}; {others}{or}plan with --providers {has} (or fewer, or the key of a job)"),
         )
+    }
+
+    /// Other tools that rent at its provider, as flags.
+    fn renters(&self, launcher: Launcher) -> Vec<String> {
+        let others = Launcher::ALL.into_iter().filter(|other| other.rents() && *other != launcher);
+        let others = others.filter(|other| names::provider(*other, &self.part.offer.provider).is_some());
+        others.map(|other| format!("--export {}", other.name())).collect()
     }
 
     /// The place of a cluster, which rented machines need.
@@ -426,7 +429,8 @@ impl Job<'_> {
             Tier::OnDemand => Ok(false),
             Tier::Spot => Ok(true),
             tier @ (Tier::Reserved | Tier::Owned) => {
-                Err(self.refused(launcher, format!("the machine is {tier}, not rented by the hour")))
+                let own = "--export slurm and --export kubernetes start jobs on machines that you have";
+                Err(self.refused(launcher, format!("the machine is {tier}, not rented by the hour; {own}")))
             }
         }
     }

@@ -1,20 +1,23 @@
 //! Several jobs as input for tools that start them: a file for each job, and a script that starts them in the order of
-//! their dependencies.
+//! the plan. A job waits for those before it, and for the ends of those whose place it takes
+//! ([`Turn`](habitat_planning::plan::jobs::Turn)), so that shared limits hold however long jobs take.
 //!
-//! | tool | copies of a job | a job after others |
-//! | --- | --- | --- |
-//! | Slurm | an array | `--dependency=afterok` |
-//! | `SkyPilot` | one task, started for each | a managed pipeline if the jobs are a chain, else the script waits |
-//! | dstack | one task, started for each | the script waits |
-//! | Kubernetes | an indexed `Job` | the script waits |
+//! | tool | copies of a job | a job after others | a job that takes the place of others |
+//! | --- | --- | --- | --- |
+//! | Slurm | an array, if the limits need no other order; else one by one | `--dependency=afterok` | `afterany` |
+//! | `SkyPilot` | one task, started for each | a managed pipeline if the jobs are a chain, else the script waits | the script waits |
+//! | dstack | one task, started for each | the script waits | the script waits |
+//! | Kubernetes | an indexed `Job`, as the array of Slurm; else a `Job` for each | the script waits | the script waits |
 //!
 //! A copy finds its number, from 1, in `COPY`.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::{Copies, Job, LaunchError, Launcher, Start, dstack, kubernetes, skypilot, slurm};
+use habitat_base::text;
 use habitat_planning::plan::Part;
 use habitat_planning::plan::jobs::{JobsPlan, PlannedJob};
+use habitat_planning::pricing::Tier;
 
 /// How one job of a plan starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,107 +39,194 @@ pub struct LaunchFile {
     pub text: String,
 }
 
+/// Files that start jobs of a plan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Exported {
+    /// The files, the script that starts them last.
+    pub files: Vec<LaunchFile>,
+    /// Jobs that the tool cannot start, with the reason and the tools that can.
+    pub left: Vec<String>,
+}
+
 /// Equal copies of one job, or one job alone.
 struct Group<'a> {
     /// Places in the plan.
     jobs: Vec<usize>,
     first: &'a PlannedJob,
     start: &'a JobStart,
-    /// Name of its file without the ending. It and those of its runs are unique in the plan.
+    /// Name of its file without the ending. It and those of its copies are unique in the plan.
     name: String,
     copies: Option<Copies>,
+    /// Whether one command starts all copies.
+    is_array: bool,
+}
+
+/// Jobs that one command starts.
+struct Run<'a> {
+    group: &'a Group<'a>,
+    name: String,
+    /// Places in the plan.
+    jobs: Vec<usize>,
+    copy: Option<u64>,
+    /// The user's variables, as flags of `SkyPilot`.
+    secrets: String,
 }
 
 /// Name of the script that starts all files.
 const SCRIPT: &str = "start.sh";
 
-/// Files that start all jobs of a plan, the script last. `starts` are those of its jobs, in the same order.
+/// Files that start the jobs of a plan that the tool can start. `starts` are those of its jobs, in the same order.
 ///
 /// # Errors
-/// [`LaunchError`] with the offer that the tool cannot rent, or the value that is missing or invalid.
-pub fn files(plan: &JobsPlan, starts: &[JobStart], launcher: Launcher) -> Result<Vec<LaunchFile>, LaunchError> {
+/// [`LaunchError`] with the offer if the tool can start no job, or one that waits for one that it cannot start, or with
+/// the value that is missing or invalid.
+pub fn files(plan: &JobsPlan, starts: &[JobStart], launcher: Launcher) -> Result<Exported, LaunchError> {
     if plan.jobs.is_empty() {
         return Err(LaunchError::NoPlan(crate::words::joined(&plan.reasons, "; ")));
     }
-    let groups = groups(plan, starts, launcher);
-    for group in &groups {
+    let (mut groups, mut files, mut left) = (Vec::new(), Vec::new(), Vec::new());
+    let has_own = plan.jobs.iter().any(|job| job.part.offer.tier == Tier::Owned);
+    for group in self::groups(plan, starts, launcher) {
         group.start.start.launch.check()?;
-    }
-    let group_of: HashMap<usize, usize> =
-        groups.iter().enumerate().flat_map(|(at, group)| group.jobs.iter().map(move |job| (*job, at))).collect();
-    // Each group waits for whole groups: a job waits for all copies of another.
-    let after: Vec<Vec<usize>> = groups
-        .iter()
-        .map(|group| {
-            let mut before: Vec<usize> =
-                group.first.after.iter().filter_map(|job| group_of.get(job).copied()).collect();
-            before.sort_unstable();
-            before.dedup();
-            before
-        })
-        .collect();
-    let mut files = Vec::new();
-    let mut lines = Vec::new();
-    let chains = if launcher == Launcher::SkyPilot { chains(&groups, &after) } else { Vec::new() };
-    for chain in &chains {
-        let (file, line) = pipeline(&groups, chain)?;
-        files.push(file);
-        lines.push(line);
-    }
-    for (at, group) in groups.iter().enumerate().filter(|(at, _)| !chains.iter().any(|chain| chain.contains(at))) {
-        files.push(group.file(launcher)?);
-        if launcher == Launcher::Slurm {
-            lines.push(sbatch(group, at, &after[at]));
-            continue;
+        match group.file(launcher, has_own) {
+            Ok(file) => {
+                groups.push(group);
+                files.push(file);
+            }
+            Err(LaunchError::Refused { offer, reason, .. }) => left.push((group, offer, reason)),
+            Err(error) => return Err(error),
         }
-        let is_awaited = after.iter().any(|before| before.contains(&at));
-        let before = after[at].iter().flat_map(|before| groups[*before].runs(launcher)).collect::<Vec<_>>();
-        lines.extend(started(group, launcher, &before, is_awaited));
     }
-    files.push(LaunchFile { name: SCRIPT.to_owned(), text: script(plan.jobs.len(), launcher, &lines) });
-    Ok(files)
+    for job in groups.iter().flat_map(|group| &group.jobs).map(|job| &plan.jobs[*job]) {
+        let mut missing = left.iter().flat_map(|(group, ..)| &group.jobs);
+        if let Some(before) = missing.find(|one| job.after.contains(one) || job.turn.ends.contains(one)) {
+            let [own, before] = [job, &plan.jobs[*before]].map(|job| text::clean(&job.name, 60));
+            let both = "plan both on rented machines or both on your own";
+            let reason = format!("{own:?} waits for {before:?}, which {launcher} cannot start; {both}");
+            return Err(LaunchError::Refused { launcher, offer: text::clean(job.part.offer.id.as_str(), 200), reason });
+        }
+    }
+    if let (true, Some((_, offer, reason))) = (groups.is_empty(), left.first()) {
+        return Err(LaunchError::Refused { launcher, offer: offer.clone(), reason: reason.clone() });
+    }
+    let named = |(group, offer, reason): (Group<'_>, String, String)| {
+        let names: Vec<&str> = group.jobs.iter().map(|job| plan.jobs[*job].name.as_str()).collect();
+        let names = text::clean(&names.join(", "), 200);
+        format!("not started: {names}: {}", LaunchError::Refused { launcher, offer, reason })
+    };
+    let left: Vec<String> = left.into_iter().map(named).collect();
+    let chains = if launcher == Launcher::SkyPilot { chains(plan, &groups) } else { Vec::new() };
+    let mut runs = Vec::new();
+    for (group, file) in groups.iter().zip(&mut files) {
+        match chains.iter().find(|chain| chain.contains(&group.jobs[0])) {
+            Some(chain) if chain[0] == group.jobs[0] => {
+                let of = |job: &usize| groups.iter().find(|group| group.jobs == [*job]).map(Group::job);
+                let jobs: Vec<Job<'_>> = chain.iter().filter_map(of).collect();
+                let secrets = skypilot::secrets(&jobs);
+                file.text = skypilot::file(&jobs)?;
+                runs.push(Run { group, name: group.name.clone(), jobs: chain.clone(), copy: None, secrets });
+            }
+            Some(_) => file.text.clear(),
+            None => runs.extend(group.runs()),
+        }
+    }
+    files.retain(|file| !file.text.is_empty());
+    let lines = lines(plan, runs, launcher);
+    files.push(LaunchFile { name: SCRIPT.to_owned(), text: script(plan, &left, launcher, &lines) });
+    Ok(Exported { files, left })
+}
+
+/// Lines that start jobs, in the order of their planned starts.
+fn lines(plan: &JobsPlan, mut runs: Vec<Run<'_>>, launcher: Launcher) -> Vec<String> {
+    let start =
+        |run: &Run<'_>| run.jobs.iter().map(|job| plan.jobs[*job].start.mid.get()).fold(f64::INFINITY, f64::min);
+    runs.sort_by(|a, b| start(a).total_cmp(&start(b)).then(a.jobs[0].cmp(&b.jobs[0])));
+    let run_of: HashMap<usize, usize> =
+        runs.iter().enumerate().flat_map(|(at, run)| run.jobs.iter().map(move |job| (*job, at))).collect();
+    let waits = |(at, run): (usize, &Run<'_>)| {
+        let of = |before: &dyn Fn(&PlannedJob) -> Vec<usize>| -> BTreeSet<usize> {
+            let before = run.jobs.iter().flat_map(|job| before(&plan.jobs[*job]));
+            before.map(|job| run_of[&job]).filter(|before| *before != at).collect()
+        };
+        let (after, ends) = (of(&|job| job.after.clone()), of(&|job| job.turn.ends.iter().copied().collect()));
+        let ends = &ends - &after;
+        (after, ends)
+    };
+    let waits: Vec<_> = runs.iter().enumerate().map(waits).collect();
+    let line = |(at, run): (usize, &Run<'_>)| {
+        let (after, ends) = &waits[at];
+        let hours = begins(&plan.jobs[run.jobs[0]]);
+        if launcher == Launcher::Slurm {
+            return run.sbatch(at, hours, after, ends);
+        }
+        let is_awaited = waits.iter().any(|(after, ends)| after.contains(&at) || ends.contains(&at));
+        let names = |word: &str, of: &BTreeSet<usize>| {
+            let names = of.iter().map(|of| format!(" {}", runs[*of].name)).collect::<Vec<_>>().concat();
+            if names.is_empty() { names } else { format!("{word}{names} && ") }
+        };
+        let delay = if hours > 0.0 { format!("sleep {} && ", (hours * 3600.0).ceil()) } else { String::new() };
+        let command =
+            format!("{delay}{}{}{}", names("ends", ends), names("after", after), run.command(launcher, is_awaited));
+        // It marks its end for the jobs that wait for it.
+        format!("({command} && touch \"$state/{0}.done\" || touch \"$state/{0}.failed\") &", run.name)
+    };
+    runs.iter().enumerate().map(line).collect()
+}
+
+/// Hours after which a job may start.
+fn begins(job: &PlannedJob) -> f64 {
+    job.earliest.max(job.turn.not_before).get()
 }
 
 /// Jobs in the order of their planned starts, equal copies together.
 fn groups<'a>(plan: &'a JobsPlan, starts: &'a [JobStart], launcher: Launcher) -> Vec<Group<'a>> {
     let mut order: Vec<usize> = (0..plan.jobs.len().min(starts.len())).collect();
     order.sort_by(|a, b| plan.jobs[*a].start.mid.total_cmp(&plan.jobs[*b].start.mid).then(a.cmp(b)));
-    let mut groups: Vec<Group<'a>> = Vec::new();
+    let mut groups: Vec<Vec<usize>> = Vec::new();
     for at in order {
         let (job, start) = (&plan.jobs[at], &starts[at]);
-        let is_same = |group: &&mut Group<'_>| {
-            let [a, b] = [&group.first.part, &job.part];
+        let is_same = |group: &&mut Vec<usize>| {
+            let (first, own) = (&plan.jobs[group[0]], &starts[group[0]]);
+            let [a, b] = [&first.part, &job.part];
             // Pods of several machines already have indexes; those of copies are without gaps.
-            let last = group.jobs.last().and_then(|last| starts[*last].copy);
+            let last = group.last().and_then(|last| starts[*last].copy);
             let is_next = a.machines == 1 && last.zip(start.copy).is_some_and(|(last, own)| own == last + 1);
             let may = launcher != Launcher::Kubernetes || is_next;
             let layout =
                 |part: &Part| (part.machines, part.batch_size, part.accumulation, part.sharding, part.parallel);
             let parts = a.offer.id == b.offer.id && layout(a) == layout(b);
-            may && start.copy.is_some() && group.start.name == start.name && parts && group.first.after == job.after
+            may && start.copy.is_some() && own.name == start.name && parts && first.after == job.after
         };
         match groups.iter_mut().rev().find(is_same) {
-            Some(group) => group.jobs.push(at),
-            None => groups.push(Group { jobs: vec![at], first: job, start, name: String::new(), copies: None }),
+            Some(group) => group.push(at),
+            None => groups.push(vec![at]),
         }
     }
+    let is_kubernetes = launcher == Launcher::Kubernetes;
+    let apart = |group: Vec<usize>| {
+        let is_apart = is_kubernetes && !is_closed(plan, &group);
+        if is_apart { group.into_iter().map(|job| vec![job]).collect() } else { vec![group] }
+    };
     let mut taken: HashSet<String> = HashSet::new();
-    for group in &mut groups {
-        group.jobs.sort_unstable();
-        let numbers: Vec<u64> = group.jobs.iter().filter_map(|job| starts[*job].copy).collect();
-        let at_once = at_once(&group.jobs.iter().map(|job| &plan.jobs[*job]).collect::<Vec<_>>());
-        group.copies = (!numbers.is_empty()).then_some(Copies { numbers, at_once });
-        let name = Job::new(&group.first.part, &group.first.goal, &group.start.name, &group.start.start).name();
-        for number in 1.. {
-            group.name = if number == 1 { name.clone() } else { format!("{name}-part{number}") };
-            let own = [vec![group.name.clone()], group.runs(launcher)].concat();
-            if !own.iter().any(|run| taken.contains(run)) {
-                taken.extend(own);
+    let named = |mut jobs: Vec<usize>| {
+        jobs.sort_unstable();
+        let (first, start) = (&plan.jobs[jobs[0]], &starts[jobs[0]]);
+        let numbers: Vec<u64> = jobs.iter().filter_map(|job| starts[*job].copy).collect();
+        let at_once = at_once(&jobs.iter().map(|job| &plan.jobs[*job]).collect::<Vec<_>>());
+        let copies = (!numbers.is_empty()).then_some(Copies { numbers, at_once });
+        let is_array = !launcher.rents() && (is_kubernetes || is_closed(plan, &jobs));
+        let name = Job::new(&first.part, &first.goal, &start.name, &start.start).name();
+        let mut group = Group { jobs, first, start, name: name.clone(), copies, is_array };
+        for number in 2.. {
+            if !group.names().iter().any(|own| taken.contains(own)) {
                 break;
             }
+            group.name = format!("{name}-part{number}");
         }
-    }
-    groups
+        taken.extend(group.names());
+        group
+    };
+    groups.into_iter().flat_map(apart).map(named).collect()
 }
 
 /// Most jobs that the plan runs at the same time. One starts at the planned end of another, or at the end of its range,
@@ -147,41 +237,44 @@ fn at_once(jobs: &[&PlannedJob]) -> usize {
     jobs.iter().map(at_start).max().unwrap_or(1).max(1)
 }
 
-/// Chains of two or more groups of one job: each but the first waits for the one before it and nothing else, and is
-/// there from the start.
-fn chains(groups: &[Group<'_>], after: &[Vec<usize>]) -> Vec<Vec<usize>> {
-    let next = |at: usize| -> Vec<usize> { (0..groups.len()).filter(|other| after[*other].contains(&at)).collect() };
-    let begins = (0..groups.len()).filter(|at| after[*at].is_empty());
+/// Whether one array of copies keeps the limits: they take the places of one another only, and others take theirs once
+/// all of them have ended.
+fn is_closed(plan: &JobsPlan, copies: &[usize]) -> bool {
+    let jobs = || copies.iter().map(|job| &plan.jobs[*job]);
+    let takes = |job: &PlannedJob| job.turn.ends.iter().any(|end| copies.contains(end));
+    let last = jobs().map(|job| job.end.mid.get()).fold(0.0, f64::max);
+    let is_later =
+        |(at, job): (usize, &PlannedJob)| copies.contains(&at) || job.start.mid.get() + 1e-6 >= last || !takes(job);
+    jobs()
+        .all(|job| begins(job) == begins(&plan.jobs[copies[0]]) && job.turn.ends.iter().all(|end| copies.contains(end)))
+        && plan.jobs.iter().enumerate().all(is_later)
+}
+
+/// Chains of two or more jobs without copies: each but the first waits for those before it and nothing else, is there
+/// from the start, and leaves its place to the next one.
+fn chains(plan: &JobsPlan, groups: &[Group<'_>]) -> Vec<Vec<usize>> {
+    let is_single = |job: &usize| groups.iter().any(|group| group.copies.is_none() && group.jobs == [*job]);
+    let next = |at: &usize| -> Vec<usize> {
+        let all = plan.jobs.iter().enumerate();
+        all.filter(|(_, job)| job.after.contains(at) || job.turn.ends.contains(at)).map(|(at, _)| at).collect()
+    };
     let chain = |first: usize| {
         let mut chain = vec![first];
-        while let [only] = next(chain[chain.len() - 1])[..] {
-            if after[only].len() > 1 || !groups[only].delay().is_empty() {
-                return Vec::new();
+        while let [only] = next(&chain[chain.len() - 1])[..] {
+            let job = &plan.jobs[only];
+            let waits = job.after.iter().chain(&job.turn.ends).all(|before| chain.contains(before));
+            if !waits || job.after.is_empty() || begins(job) > 0.0 {
+                break;
             }
             chain.push(only);
         }
-        let is_whole = next(chain[chain.len() - 1]).is_empty();
-        let is_single = chain.iter().all(|at| groups[*at].copies.is_none());
-        if is_whole && is_single && chain.len() > 1 { chain } else { Vec::new() }
+        chain
     };
-    begins.map(chain).filter(|chain| !chain.is_empty()).collect()
+    let begin = (0..plan.jobs.len()).filter(|at| plan.jobs[*at].after.is_empty());
+    begin.map(chain).filter(|chain| chain.len() > 1 && chain.iter().all(is_single)).collect()
 }
 
-/// A managed pipeline, and the line that starts it.
-fn pipeline(groups: &[Group<'_>], chain: &[usize]) -> Result<(LaunchFile, String), LaunchError> {
-    let jobs: Vec<Job<'_>> = chain.iter().map(|at| groups[*at].job()).collect();
-    let name = format!("{}.sky.yaml", groups[chain[0]].name);
-    let secrets = skypilot::secrets(&jobs);
-    let run = format!("sky jobs launch -y -d{secrets} {name}");
-    let line = match groups[chain[0]].delay() {
-        delay if delay.is_empty() => run,
-        // Other jobs do not wait for it.
-        delay => background(&groups[chain[0]].name, &format!("{delay}{run}")),
-    };
-    Ok((LaunchFile { name, text: skypilot::file(&jobs)? }, line))
-}
-
-impl Group<'_> {
+impl<'a> Group<'a> {
     fn job(&self) -> Job<'_> {
         Job {
             is_managed: true,
@@ -191,8 +284,16 @@ impl Group<'_> {
         }
     }
 
-    fn file(&self, launcher: Launcher) -> Result<LaunchFile, LaunchError> {
+    /// Its file. Clusters run jobs on rented machines only if the plan has no own ones (`has_own`).
+    fn file(&self, launcher: Launcher, has_own: bool) -> Result<LaunchFile, LaunchError> {
         let job = self.job();
+        if has_own && !launcher.rents() && job.part.offer.tier != Tier::Owned {
+            let others = job.renters(launcher).join(" or ");
+            let other = if others.is_empty() { String::new() } else { format!(": {others} starts it") };
+            return Err(
+                job.refused(launcher, format!("the machine is rented, and others of the plan are your own{other}"))
+            );
+        }
         let (ending, text) = match launcher {
             Launcher::SkyPilot => ("sky.yaml", skypilot::file(&[job])?),
             Launcher::Dstack => ("dstack.yml", dstack::task(&job)?),
@@ -202,104 +303,108 @@ impl Group<'_> {
         Ok(LaunchFile { name: format!("{}.{ending}", self.name), text })
     }
 
-    /// Names of its runs: one for each copy that the script starts.
-    fn runs(&self, launcher: Launcher) -> Vec<String> {
+    /// Its name, and the name of each copy.
+    fn names(&self) -> Vec<String> {
+        let numbers = self.copies.iter().flat_map(|copies| &copies.numbers);
+        std::iter::once(self.name.clone()).chain(numbers.map(|number| format!("{}-{number}", self.name))).collect()
+    }
+
+    /// Its runs: all copies, or each.
+    fn runs(&'a self) -> Vec<Run<'a>> {
+        let run = |name: String, jobs: &[usize], copy| Run {
+            group: self,
+            name,
+            jobs: jobs.to_vec(),
+            copy,
+            secrets: skypilot::secrets(&[self.job()]),
+        };
         match &self.copies {
-            Some(copies) if launcher != Launcher::Kubernetes => {
-                copies.numbers.iter().map(|number| format!("{}-{number}", self.name)).collect()
+            Some(Copies { numbers, .. }) if !self.is_array => {
+                let each = numbers.iter().zip(self.jobs.chunks(1));
+                each.map(|(number, job)| run(format!("{}-{number}", self.name), job, Some(*number))).collect()
             }
-            _ => vec![self.name.clone()],
+            _ => vec![run(self.name.clone(), &self.jobs, None)],
         }
     }
+}
 
-    /// Time until the job is there, as a command of the script.
-    fn delay(&self) -> String {
-        let seconds = (self.first.earliest.get() * 3600.0).round();
-        if seconds > 0.0 { format!("sleep {seconds} && ") } else { String::new() }
+impl Run<'_> {
+    /// Line that submits its script to Slurm.
+    fn sbatch(&self, at: usize, hours: f64, after: &BTreeSet<usize>, ends: &BTreeSet<usize>) -> String {
+        let minutes = (hours * 60.0).ceil();
+        let begin = if minutes > 0.0 { format!(" --begin=now+{minutes}minutes") } else { String::new() };
+        let ids = |word: &str, of: &BTreeSet<usize>| {
+            let ids = of.iter().map(|of| format!(":${{job[{of}]}}")).collect::<Vec<_>>().concat();
+            (!ids.is_empty()).then(|| format!("{word}{ids}"))
+        };
+        let waits: Vec<String> = [ids("afterok", after), ids("afterany", ends)].into_iter().flatten().collect();
+        // A job whose dependency failed would stay in the queue for ever.
+        let wait = if waits.is_empty() {
+            String::new()
+        } else {
+            format!(" --dependency={} --kill-on-invalid-dep=yes", waits.join(","))
+        };
+        let copy = self.copy.map_or_else(String::new, |copy| format!(" --array={copy}"));
+        format!("job[{at}]=$(sbatch --parsable{copy}{begin}{wait} {}.sbatch)", self.group.name)
     }
-}
 
-/// Line that submits a script to Slurm.
-fn sbatch(group: &Group<'_>, at: usize, after: &[usize]) -> String {
-    let minutes = (group.first.earliest.get() * 60.0).ceil();
-    let begin = if minutes > 0.0 { format!(" --begin=now+{minutes}minutes") } else { String::new() };
-    let ids: Vec<String> = after.iter().map(|before| format!("${{job[{before}]}}")).collect();
-    // A job whose dependency failed would stay in the queue for ever.
-    let wait = if ids.is_empty() {
-        String::new()
-    } else {
-        format!(" --dependency=afterok:{} --kill-on-invalid-dep=yes", ids.join(":"))
-    };
-    format!("job[{at}]=$(sbatch --parsable{begin}{wait} {}.sbatch)", group.name)
-}
-
-/// Lines that start the runs of a group with another tool, each after those before it.
-fn started(group: &Group<'_>, launcher: Launcher, before: &[String], is_awaited: bool) -> Vec<String> {
-    let after = if before.is_empty() { String::new() } else { format!("after {} && ", before.join(" ")) };
-    // A run that no other run waits for is detached.
-    let apart = if is_awaited { "" } else { " -d" };
-    let runs = group.runs(launcher);
-    let numbers = group.copies.as_ref().map_or(&[][..], |copies| &copies.numbers);
-    let line = |(at, run): (usize, &String)| {
-        let copy = numbers.get(at);
-        let command = match launcher {
+    /// Command of another tool. It lasts as long as a job that others wait for.
+    fn command(&self, launcher: Launcher, is_awaited: bool) -> String {
+        let Self { group, name, copy, secrets, .. } = self;
+        let apart = if is_awaited { "" } else { " -d" };
+        let copy = |flag: &str| copy.map_or_else(String::new, |copy| format!(" {flag} COPY={copy}"));
+        let file = &group.name;
+        match launcher {
             Launcher::SkyPilot => {
-                let copy = copy.map_or_else(String::new, |copy| format!(" --env COPY={copy}"));
-                let secrets = skypilot::secrets(&[group.job()]);
-                format!("sky jobs launch -y{apart} -n {run}{copy}{secrets} {}.sky.yaml", group.name)
+                format!("sky jobs launch -y{apart} -n {name}{}{secrets} {file}.sky.yaml", copy("--env"))
             }
-            Launcher::Dstack => {
-                let copy = copy.map_or_else(String::new, |copy| format!(" -e COPY={copy}"));
-                format!("dstack apply -y{apart} -n {run}{copy} -f {}.dstack.yml", group.name)
-            }
+            Launcher::Dstack => format!("dstack apply -y{apart} -n {name}{} -f {file}.dstack.yml", copy("-e")),
             _ => {
                 let kind = if group.first.part.machines == 1 { "job" } else { "jobset" };
-                let watch = if is_awaited { format!(" && finish {kind}/{}", group.name) } else { String::new() };
-                format!("kubectl apply -f {}.k8s.yaml{watch}", group.name)
+                let watch = if is_awaited { format!(" && finish {kind}/{file}") } else { String::new() };
+                format!("kubectl apply -f {file}.k8s.yaml{watch}")
             }
-        };
-        background(run, &format!("{}{after}{command}", group.delay()))
-    };
-    runs.iter().enumerate().map(line).collect()
-}
-
-/// Line that runs a command in the background, and marks its end for the jobs after it.
-fn background(run: &str, command: &str) -> String {
-    format!("({command} && touch \"$state/{run}.done\" || touch \"$state/{run}.failed\") &")
-}
-
-/// The script that starts all jobs.
-fn script(jobs: usize, launcher: Launcher, lines: &[String]) -> String {
-    let head = format!(
-        "#!/bin/bash\n# Made by habitat-tui {}: starts {} of a plan with {launcher}.\nset -euo pipefail\ncd \"$(dirname \"$0\")\"\n",
-        env!("CARGO_PKG_VERSION"),
-        if jobs == 1 { "1 job".to_owned() } else { format!("{jobs} jobs") },
-    );
-    let lines = lines.iter().map(|line| format!("{line}\n")).collect::<Vec<_>>().concat();
-    if launcher == Launcher::Slurm {
-        return format!(
-            "{head}# An array or a job starts when those before it have ended well.\ndeclare -a job\n{lines}echo \"submitted: ${{job[*]}}\"\n"
-        );
+        }
     }
-    if !lines.contains("$state") {
-        return format!("{head}{lines}");
+}
+
+/// The script that starts all jobs of its tool.
+fn script(plan: &JobsPlan, left: &[String], launcher: Launcher, lines: &[String]) -> String {
+    let jobs = if plan.jobs.len() == 1 { "1 job".to_owned() } else { format!("{} jobs", plan.jobs.len()) };
+    let left = left.iter().map(|one| format!("# {one}\n")).collect::<Vec<_>>().concat();
+    let lines = lines.iter().map(|line| format!("{line}\n")).collect::<Vec<_>>().concat();
+    let waits = if launcher == Launcher::Slurm { "afterany" } else { "ends " };
+    let order = "# Shared limits hold: a job waits for the ends of those whose place it takes in the plan.\n";
+    let order = if lines.contains(waits) { order } else { "" };
+    let head = format!(
+        "#!/bin/bash\n# Made by habitat-tui {}: starts jobs of a plan of {jobs} with {launcher}.\n{order}{left}",
+        env!("CARGO_PKG_VERSION"),
+    );
+    let here = "set -euo pipefail\ncd \"$(dirname \"$0\")\"\n";
+    if launcher == Launcher::Slurm {
+        return format!("{head}{here}declare -a job\n{lines}echo \"submitted: ${{job[*]}}\"\n");
     }
     let finish = if launcher == Launcher::Kubernetes { FINISH } else { "" };
     format!(
-        "{head}{WAITING}{finish}{lines}wait\nif ls \"$state\"/*.failed >/dev/null 2>&1; then\n  echo 'failed:' \"$state\"/*.failed >&2\n  exit 1\nfi\n"
+        "{head}# It has to run until the last job has started.\n{here}{WAITING}{finish}{lines}wait\nif ls \"$state\"/*.failed >/dev/null 2>&1; then\n  echo 'failed:' \"$state\"/*.failed >&2\n  exit 1\nfi\n"
     )
 }
 
 /// Functions of the script: a job waits for files that those before it leave.
 const WAITING: &str = r#"state=$(mktemp -d)
-# Waits until these jobs have ended well.
+# Waits until these jobs have ended, well or not.
+ends() {
+  local name
+  for name in "$@"; do
+    until [ -e "$state/$name.done" ] || [ -e "$state/$name.failed" ]; do sleep 5; done
+  done
+}
+# Waits until they have ended well.
 after() {
   local name
   for name in "$@"; do
-    until [ -e "$state/$name.done" ]; do
-      if [ -e "$state/$name.failed" ]; then return 1; fi
-      sleep 2
-    done
+    ends "$name"
+    [ -e "$state/$name.done" ] || return 1
   done
 }
 "#;
