@@ -352,7 +352,7 @@ impl Job<'_> {
         });
         let waits = self.switch.zip(self.next).filter(|_| launch.command.is_some()).map(|(switch, _)| {
             format!(
-                "It meets the deadline only if a spot machine comes by {}: the time counts from its first start. If none has come, cancel it and start part {} alone.",
+                "It has to end {} after its submission, or later by the work done. If no spot machine runs it then, cancel it and start part {} alone.",
                 format::hours(switch.latest),
                 place + 1
             )

@@ -63,13 +63,12 @@ struct Group<'a> {
 
 /// Jobs that one command starts.
 struct Run<'a> {
-    group: &'a Group<'a>,
+    /// One, or those of a pipeline.
+    tasks: Vec<&'a Group<'a>>,
     name: String,
     /// Places in the plan.
     jobs: Vec<usize>,
     copy: Option<u64>,
-    /// The user's variables, as flags of `SkyPilot`.
-    secrets: String,
 }
 
 /// Name of the script that starts all files.
@@ -78,62 +77,81 @@ const SCRIPT: &str = "start.sh";
 /// Files that start the jobs of a plan that the tool can start. `starts` are those of its jobs, in the same order.
 ///
 /// # Errors
-/// [`LaunchError`] with the offer if the tool can start no job, or one that waits for one that it cannot start, or with
-/// the value that is missing or invalid.
+/// [`LaunchError`] with the offer if the tool can start no job, with the job if it waits for one that the tool cannot
+/// start, or with the value that is missing or invalid.
 pub fn files(plan: &JobsPlan, starts: &[JobStart], launcher: Launcher) -> Result<Exported, LaunchError> {
     if plan.jobs.is_empty() {
         return Err(LaunchError::NoPlan(crate::words::joined(&plan.reasons, "; ")));
     }
-    let (mut groups, mut files, mut left) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut groups, mut left) = (Vec::new(), Vec::new());
     let has_own = plan.jobs.iter().any(|job| job.part.offer.tier == Tier::Owned);
     for group in self::groups(plan, starts, launcher) {
         group.start.start.launch.check()?;
-        match group.file(launcher, has_own) {
-            Ok(file) => {
-                groups.push(group);
-                files.push(file);
-            }
-            Err(LaunchError::Refused { offer, reason, .. }) => left.push((group, offer, reason)),
+        match group.check_owner(launcher, has_own).and_then(|()| file(&[&group], launcher)) {
+            Ok(_) => groups.push(group),
+            Err(error @ LaunchError::Refused { .. }) => left.push((group, error)),
             Err(error) => return Err(error),
         }
     }
-    for job in groups.iter().flat_map(|group| &group.jobs).map(|job| &plan.jobs[*job]) {
-        let mut missing = left.iter().flat_map(|(group, ..)| &group.jobs);
-        if let Some(before) = missing.find(|one| job.after.contains(one) || job.turn.ends.contains(one)) {
-            let [own, before] = [job, &plan.jobs[*before]].map(|job| text::clean(&job.name, 60));
-            let both = "plan both on rented machines or both on your own";
-            let reason = format!("{own:?} waits for {before:?}, which {launcher} cannot start; {both}");
-            return Err(LaunchError::Refused { launcher, offer: text::clean(job.part.offer.id.as_str(), 200), reason });
-        }
+    if groups.is_empty() {
+        return Err(left.swap_remove(0).1);
     }
-    if let (true, Some((_, offer, reason))) = (groups.is_empty(), left.first()) {
-        return Err(LaunchError::Refused { launcher, offer: offer.clone(), reason: reason.clone() });
-    }
-    let named = |(group, offer, reason): (Group<'_>, String, String)| {
-        let names: Vec<&str> = group.jobs.iter().map(|job| plan.jobs[*job].name.as_str()).collect();
-        let names = text::clean(&names.join(", "), 200);
-        format!("not started: {names}: {}", LaunchError::Refused { launcher, offer, reason })
+    let missing = |job: &PlannedJob| {
+        let mut jobs = left.iter().flat_map(|(group, _)| &group.jobs);
+        jobs.find(|one| job.after.contains(one) || job.turn.ends.contains(one))
     };
-    let left: Vec<String> = left.into_iter().map(named).collect();
-    let chains = if launcher == Launcher::SkyPilot { chains(plan, &groups) } else { Vec::new() };
-    let mut runs = Vec::new();
-    for (group, file) in groups.iter().zip(&mut files) {
-        match chains.iter().find(|chain| chain.contains(&group.jobs[0])) {
-            Some(chain) if chain[0] == group.jobs[0] => {
-                let of = |job: &usize| groups.iter().find(|group| group.jobs == [*job]).map(Group::job);
-                let jobs: Vec<Job<'_>> = chain.iter().filter_map(of).collect();
-                let secrets = skypilot::secrets(&jobs);
-                file.text = skypilot::file(&jobs)?;
-                runs.push(Run { group, name: group.name.clone(), jobs: chain.clone(), copy: None, secrets });
-            }
-            Some(_) => file.text.clear(),
-            None => runs.extend(group.runs()),
+    let named = |jobs: &[usize]| {
+        let names: Vec<&str> = jobs.iter().map(|job| plan.jobs[*job].name.as_str()).collect();
+        text::clean(&names.join(", "), 200)
+    };
+    for job in groups.iter().flat_map(|group| &group.jobs) {
+        if let Some(before) = missing(&plan.jobs[*job]) {
+            let both = "plan both on rented machines or both on your own";
+            let reason = format!("it waits for {}, which {launcher} cannot start; {both}", named(&[*before]));
+            return Err(LaunchError::Refused { launcher, offer: named(&[*job]), reason });
         }
     }
-    files.retain(|file| !file.text.is_empty());
-    let lines = lines(plan, runs, launcher);
+    let left: Vec<String> =
+        left.iter().map(|(group, error)| format!("not started: {}: {error}", named(&group.jobs))).collect();
+    let chains = if launcher == Launcher::SkyPilot { chains(plan, &groups) } else { Vec::new() };
+    let alone = groups.iter().filter(|group| !chains.iter().flatten().any(|one| one.jobs == group.jobs));
+    let tasks: Vec<Vec<&Group<'_>>> = chains.iter().cloned().chain(alone.map(|group| vec![group])).collect();
+    let mut files = tasks.iter().map(|tasks| file(tasks, launcher)).collect::<Result<Vec<_>, _>>()?;
+    let lines = lines(plan, tasks.into_iter().flat_map(runs).collect(), launcher);
     files.push(LaunchFile { name: SCRIPT.to_owned(), text: script(plan, &left, launcher, &lines) });
     Ok(Exported { files, left })
+}
+
+/// File of a job, or of the jobs of a pipeline.
+fn file(tasks: &[&Group<'_>], launcher: Launcher) -> Result<LaunchFile, LaunchError> {
+    let jobs: Vec<Job<'_>> = tasks.iter().map(|group| group.job()).collect();
+    let (ending, text) = match launcher {
+        Launcher::SkyPilot => ("sky.yaml", skypilot::file(&jobs)?),
+        Launcher::Dstack => ("dstack.yml", dstack::task(&jobs[0])?),
+        Launcher::Slurm => ("sbatch", slurm::script(&jobs[0])?),
+        Launcher::Kubernetes => ("k8s.yaml", kubernetes::manifest(&jobs[0])?),
+    };
+    Ok(LaunchFile { name: format!("{}.{ending}", tasks[0].name), text })
+}
+
+/// Runs of tasks: all copies or all tasks, or each copy.
+fn runs<'a>(tasks: Vec<&'a Group<'a>>) -> Vec<Run<'a>> {
+    let Group { name, jobs, copies, is_array, .. } = tasks[0];
+    match copies {
+        Some(Copies { numbers, .. }) if !is_array && jobs.len() > 1 => {
+            let run = |(number, job): (&u64, &usize)| Run {
+                tasks: tasks.clone(),
+                name: format!("{name}-{number}"),
+                jobs: vec![*job],
+                copy: Some(*number),
+            };
+            numbers.iter().zip(jobs).map(run).collect()
+        }
+        _ => {
+            let jobs = tasks.iter().flat_map(|group| group.jobs.clone()).collect();
+            vec![Run { name: name.clone(), jobs, tasks, copy: None }]
+        }
+    }
 }
 
 /// Lines that start jobs, in the order of their planned starts.
@@ -143,32 +161,34 @@ fn lines(plan: &JobsPlan, mut runs: Vec<Run<'_>>, launcher: Launcher) -> Vec<Str
     runs.sort_by(|a, b| start(a).total_cmp(&start(b)).then(a.jobs[0].cmp(&b.jobs[0])));
     let run_of: HashMap<usize, usize> =
         runs.iter().enumerate().flat_map(|(at, run)| run.jobs.iter().map(move |job| (*job, at))).collect();
+    // Runs that have to end well, and those that have to end.
     let waits = |(at, run): (usize, &Run<'_>)| {
-        let of = |before: &dyn Fn(&PlannedJob) -> Vec<usize>| -> BTreeSet<usize> {
+        let of = |before: fn(&PlannedJob) -> Vec<usize>| -> BTreeSet<usize> {
             let before = run.jobs.iter().flat_map(|job| before(&plan.jobs[*job]));
             before.map(|job| run_of[&job]).filter(|before| *before != at).collect()
         };
-        let (after, ends) = (of(&|job| job.after.clone()), of(&|job| job.turn.ends.iter().copied().collect()));
-        let ends = &ends - &after;
-        (after, ends)
+        let after = of(|job| job.after.clone());
+        let ends = &of(|job| job.turn.ends.iter().copied().collect()) - &after;
+        [after, ends]
     };
-    let waits: Vec<_> = runs.iter().enumerate().map(waits).collect();
+    let waits: Vec<[BTreeSet<usize>; 2]> = runs.iter().enumerate().map(waits).collect();
     let line = |(at, run): (usize, &Run<'_>)| {
-        let (after, ends) = &waits[at];
+        let [after, ends] = &waits[at];
+        let list = |word: &str, of: &BTreeSet<usize>, name: &dyn Fn(&usize) -> String, end: &str| {
+            let names = of.iter().map(name).collect::<Vec<_>>().concat();
+            if names.is_empty() { names } else { format!("{word}{names}{end}") }
+        };
         let hours = begins(&plan.jobs[run.jobs[0]]);
         if launcher == Launcher::Slurm {
-            return run.sbatch(at, hours, after, ends);
+            let id = |of: &usize| format!(":${{job[{of}]}}");
+            return run.sbatch(at, hours, &(list("afterok", after, &id, ",") + &list("afterany", ends, &id, ",")));
         }
-        let is_awaited = waits.iter().any(|(after, ends)| after.contains(&at) || ends.contains(&at));
-        let names = |word: &str, of: &BTreeSet<usize>| {
-            let names = of.iter().map(|of| format!(" {}", runs[*of].name)).collect::<Vec<_>>().concat();
-            if names.is_empty() { names } else { format!("{word}{names} && ") }
-        };
+        let is_awaited = waits.iter().flatten().any(|of| of.contains(&at));
+        let name = |of: &usize| format!(" {}", runs[*of].name);
         let delay = if hours > 0.0 { format!("sleep {} && ", (hours * 3600.0).ceil()) } else { String::new() };
-        let command =
-            format!("{delay}{}{}{}", names("ends", ends), names("after", after), run.command(launcher, is_awaited));
-        // It marks its end for the jobs that wait for it.
-        format!("({command} && touch \"$state/{0}.done\" || touch \"$state/{0}.failed\") &", run.name)
+        let before = list("ends", &(after | ends), &name, " && ") + &list("well", after, &name, " && ");
+        let (command, run) = (run.command(launcher, is_awaited), &run.name);
+        format!("({delay}{before}{command} || touch \"$state/{run}.failed\"; touch \"$state/{run}.ended\") &")
     };
     runs.iter().enumerate().map(line).collect()
 }
@@ -202,9 +222,8 @@ fn groups<'a>(plan: &'a JobsPlan, starts: &'a [JobStart], launcher: Launcher) ->
             None => groups.push(vec![at]),
         }
     }
-    let is_kubernetes = launcher == Launcher::Kubernetes;
     let apart = |group: Vec<usize>| {
-        let is_apart = is_kubernetes && !is_closed(plan, &group);
+        let is_apart = launcher == Launcher::Kubernetes && !is_closed(plan, &group);
         if is_apart { group.into_iter().map(|job| vec![job]).collect() } else { vec![group] }
     };
     let mut taken: HashSet<String> = HashSet::new();
@@ -214,7 +233,7 @@ fn groups<'a>(plan: &'a JobsPlan, starts: &'a [JobStart], launcher: Launcher) ->
         let numbers: Vec<u64> = jobs.iter().filter_map(|job| starts[*job].copy).collect();
         let at_once = at_once(&jobs.iter().map(|job| &plan.jobs[*job]).collect::<Vec<_>>());
         let copies = (!numbers.is_empty()).then_some(Copies { numbers, at_once });
-        let is_array = !launcher.rents() && (is_kubernetes || is_closed(plan, &jobs));
+        let is_array = !launcher.rents() && is_closed(plan, &jobs);
         let name = Job::new(&first.part, &first.goal, &start.name, &start.start).name();
         let mut group = Group { jobs, first, start, name: name.clone(), copies, is_array };
         for number in 2.. {
@@ -252,8 +271,8 @@ fn is_closed(plan: &JobsPlan, copies: &[usize]) -> bool {
 
 /// Chains of two or more jobs without copies: each but the first waits for those before it and nothing else, is there
 /// from the start, and leaves its place to the next one.
-fn chains(plan: &JobsPlan, groups: &[Group<'_>]) -> Vec<Vec<usize>> {
-    let is_single = |job: &usize| groups.iter().any(|group| group.copies.is_none() && group.jobs == [*job]);
+fn chains<'a>(plan: &JobsPlan, groups: &'a [Group<'a>]) -> Vec<Vec<&'a Group<'a>>> {
+    let single = |job: &usize| groups.iter().find(|group| group.copies.is_none() && group.jobs == [*job]);
     let next = |at: &usize| -> Vec<usize> {
         let all = plan.jobs.iter().enumerate();
         all.filter(|(_, job)| job.after.contains(at) || job.turn.ends.contains(at)).map(|(at, _)| at).collect()
@@ -271,10 +290,11 @@ fn chains(plan: &JobsPlan, groups: &[Group<'_>]) -> Vec<Vec<usize>> {
         chain
     };
     let begin = (0..plan.jobs.len()).filter(|at| plan.jobs[*at].after.is_empty());
-    begin.map(chain).filter(|chain| chain.len() > 1 && chain.iter().all(is_single)).collect()
+    let long = begin.map(chain).filter(|chain| chain.len() > 1);
+    long.filter_map(|chain| chain.iter().map(single).collect()).collect()
 }
 
-impl<'a> Group<'a> {
+impl Group<'_> {
     fn job(&self) -> Job<'_> {
         Job {
             is_managed: true,
@@ -284,23 +304,14 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Its file. Clusters run jobs on rented machines only if the plan has no own ones (`has_own`).
-    fn file(&self, launcher: Launcher, has_own: bool) -> Result<LaunchFile, LaunchError> {
-        let job = self.job();
-        if has_own && !launcher.rents() && job.part.offer.tier != Tier::Owned {
-            let others = job.renters(launcher).join(" or ");
-            let other = if others.is_empty() { String::new() } else { format!(": {others} starts it") };
-            return Err(
-                job.refused(launcher, format!("the machine is rented, and others of the plan are your own{other}"))
-            );
+    /// Rejects a rented machine of a plan with own ones (`has_own`) if the tool runs jobs on a cluster.
+    fn check_owner(&self, launcher: Launcher, has_own: bool) -> Result<(), LaunchError> {
+        if !has_own || launcher.rents() || self.first.part.offer.tier == Tier::Owned {
+            return Ok(());
         }
-        let (ending, text) = match launcher {
-            Launcher::SkyPilot => ("sky.yaml", skypilot::file(&[job])?),
-            Launcher::Dstack => ("dstack.yml", dstack::task(&job)?),
-            Launcher::Slurm => ("sbatch", slurm::script(&job)?),
-            Launcher::Kubernetes => ("k8s.yaml", kubernetes::manifest(&job)?),
-        };
-        Ok(LaunchFile { name: format!("{}.{ending}", self.name), text })
+        let renters = self.job().renters(launcher);
+        let others = if renters.is_empty() { String::new() } else { format!("; {} starts it", renters.join(" or ")) };
+        Err(self.job().refused(launcher, format!("the machine is rented, and others of the plan are your own{others}")))
     }
 
     /// Its name, and the name of each copy.
@@ -308,59 +319,36 @@ impl<'a> Group<'a> {
         let numbers = self.copies.iter().flat_map(|copies| &copies.numbers);
         std::iter::once(self.name.clone()).chain(numbers.map(|number| format!("{}-{number}", self.name))).collect()
     }
-
-    /// Its runs: all copies, or each.
-    fn runs(&'a self) -> Vec<Run<'a>> {
-        let run = |name: String, jobs: &[usize], copy| Run {
-            group: self,
-            name,
-            jobs: jobs.to_vec(),
-            copy,
-            secrets: skypilot::secrets(&[self.job()]),
-        };
-        match &self.copies {
-            Some(Copies { numbers, .. }) if !self.is_array => {
-                let each = numbers.iter().zip(self.jobs.chunks(1));
-                each.map(|(number, job)| run(format!("{}-{number}", self.name), job, Some(*number))).collect()
-            }
-            _ => vec![run(self.name.clone(), &self.jobs, None)],
-        }
-    }
 }
 
 impl Run<'_> {
     /// Line that submits its script to Slurm.
-    fn sbatch(&self, at: usize, hours: f64, after: &BTreeSet<usize>, ends: &BTreeSet<usize>) -> String {
+    fn sbatch(&self, at: usize, hours: f64, waits: &str) -> String {
         let minutes = (hours * 60.0).ceil();
         let begin = if minutes > 0.0 { format!(" --begin=now+{minutes}minutes") } else { String::new() };
-        let ids = |word: &str, of: &BTreeSet<usize>| {
-            let ids = of.iter().map(|of| format!(":${{job[{of}]}}")).collect::<Vec<_>>().concat();
-            (!ids.is_empty()).then(|| format!("{word}{ids}"))
-        };
-        let waits: Vec<String> = [ids("afterok", after), ids("afterany", ends)].into_iter().flatten().collect();
         // A job whose dependency failed would stay in the queue for ever.
-        let wait = if waits.is_empty() {
-            String::new()
-        } else {
-            format!(" --dependency={} --kill-on-invalid-dep=yes", waits.join(","))
+        let wait = match waits.trim_end_matches(',') {
+            "" => String::new(),
+            waits => format!(" --dependency={waits} --kill-on-invalid-dep=yes"),
         };
         let copy = self.copy.map_or_else(String::new, |copy| format!(" --array={copy}"));
-        format!("job[{at}]=$(sbatch --parsable{copy}{begin}{wait} {}.sbatch)", self.group.name)
+        format!("job[{at}]=$(sbatch --parsable{copy}{begin}{wait} {}.sbatch)", self.tasks[0].name)
     }
 
     /// Command of another tool. It lasts as long as a job that others wait for.
     fn command(&self, launcher: Launcher, is_awaited: bool) -> String {
-        let Self { group, name, copy, secrets, .. } = self;
+        let Self { tasks, name, copy, .. } = self;
         let apart = if is_awaited { "" } else { " -d" };
         let copy = |flag: &str| copy.map_or_else(String::new, |copy| format!(" {flag} COPY={copy}"));
-        let file = &group.name;
+        let file = &tasks[0].name;
         match launcher {
             Launcher::SkyPilot => {
+                let secrets = skypilot::secrets(&tasks.iter().map(|group| group.job()).collect::<Vec<_>>());
                 format!("sky jobs launch -y{apart} -n {name}{}{secrets} {file}.sky.yaml", copy("--env"))
             }
             Launcher::Dstack => format!("dstack apply -y{apart} -n {name}{} -f {file}.dstack.yml", copy("-e")),
             _ => {
-                let kind = if group.first.part.machines == 1 { "job" } else { "jobset" };
+                let kind = if tasks[0].first.part.machines == 1 { "job" } else { "jobset" };
                 let watch = if is_awaited { format!(" && finish {kind}/{file}") } else { String::new() };
                 format!("kubectl apply -f {file}.k8s.yaml{watch}")
             }
@@ -392,33 +380,17 @@ fn script(plan: &JobsPlan, left: &[String], launcher: Launcher, lines: &[String]
 
 /// Functions of the script: a job waits for files that those before it leave.
 const WAITING: &str = r#"state=$(mktemp -d)
-# Waits until these jobs have ended, well or not.
-ends() {
-  local name
-  for name in "$@"; do
-    until [ -e "$state/$name.done" ] || [ -e "$state/$name.failed" ]; do sleep 5; done
-  done
-}
-# Waits until they have ended well.
-after() {
-  local name
-  for name in "$@"; do
-    ends "$name"
-    [ -e "$state/$name.done" ] || return 1
-  done
-}
+ends() { local name; for name; do until [ -e "$state/$name.ended" ]; do sleep 5; done; done; }
+well() { local name; for name; do [ ! -e "$state/$name.failed" ] || return 1; done; }
 "#;
 
 /// Waits for the end of a job of Kubernetes.
 const FINISH: &str = r#"finish() {
-  local ended
-  while true; do
-    ended=$(kubectl get "$1" -o jsonpath='{range .status.conditions[?(@.status=="True")]}{.type} {end}')
-    case "$ended" in
-      *Complete*) return 0 ;;
-      *Failed*) return 1 ;;
-    esac
+  local ended=
+  until [[ $ended =~ Complete|Failed ]]; do
     sleep 10
+    ended=$(kubectl get "$1" -o jsonpath='{range .status.conditions[?(@.status=="True")]}{.type} {end}')
   done
+  [[ $ended = *Complete* ]]
 }
 "#;

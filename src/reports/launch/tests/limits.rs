@@ -40,7 +40,7 @@ fn planned(name: &str, start: f64, part: &Part, copy: Option<u64>) -> (PlannedJo
     (job, JobStart { name: name.to_owned(), copy, start: on_gpu() })
 }
 
-fn written(jobs: Vec<(PlannedJob, JobStart)>, launcher: Launcher) -> Vec<LaunchFile> {
+fn exported(jobs: Vec<(PlannedJob, JobStart)>, launcher: Launcher) -> Result<Exported, LaunchError> {
     let (jobs, starts): (Vec<PlannedJob>, Vec<JobStart>) = jobs.into_iter().unzip();
     let plan = JobsPlan {
         status: PlanStatus::Optimal,
@@ -64,7 +64,11 @@ fn written(jobs: Vec<(PlannedJob, JobStart)>, launcher: Launcher) -> Vec<LaunchF
         warnings: Vec::new(),
         notes: Vec::new(),
     };
-    files(&plan, &starts, launcher).unwrap()
+    files(&plan, &starts, launcher)
+}
+
+fn written(jobs: Vec<(PlannedJob, JobStart)>, launcher: Launcher) -> Vec<LaunchFile> {
+    exported(jobs, launcher).unwrap().files
 }
 
 /// Copies that start at these hours.
@@ -113,7 +117,7 @@ fn jobs_do_not_wait_for_a_chain_that_arrives_later() {
         vec![(first, a), (second, b), planned("c", 0.0, &spot(), None)]
     };
     let script = written(rented(), Launcher::SkyPilot).pop().unwrap().text;
-    assert!(script.contains("(sleep 7200 && sky jobs launch -y -d a.sky.yaml && touch"), "{script}");
+    assert!(script.contains("(sleep 7200 && sky jobs launch -y -d -n a a.sky.yaml || touch"), "{script}");
     // A job of a chain that arrives later is started by the script.
     let mut late = rented();
     late[1].0.earliest = Hours::known(3.0);
