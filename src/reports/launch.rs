@@ -363,6 +363,10 @@ impl Job<'_> {
                 part.machines, part.offer.gpu_count
             )
         });
+        let is_moved = !launcher.rents() && part.offer.tier != Tier::Owned;
+        let moved = is_moved.then(|| {
+            format!("The plan rents this machine; {launcher} runs the job on yours, which have to be as fast.")
+        });
         // Flags of a framework say the layout.
         let is_unsaid = launch.command.is_none() || launch.framework.is_none();
         let divided = (is_unsaid && part.sharding != Sharding::None).then(|| {
@@ -378,6 +382,7 @@ impl Job<'_> {
         });
         let lines: Vec<String> = lines
             .into_iter()
+            .chain(moved)
             .chain(joined)
             .chain(divided)
             .chain(parallel)

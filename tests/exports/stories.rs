@@ -125,6 +125,31 @@ pub(crate) fn two_teams_with_quotas() {
     assert_eq!(log, ["python language.py 1", "python language.py 2", "python vision.py 1", "python vision.py 2"]);
 }
 
+/// Seven jobs of one or two kinds at a provider with a quota of two GPUs.
+pub(crate) fn no_more_jobs_run_at_once_than_planned() {
+    let place = Place::new();
+    jobs(
+        &place,
+        "wait = true\n[[quota]]\nprovider = \"aws\"\ngpus = 2\n\
+         [[job]]\nname = \"sweep\"\ncount = 5\nSTEP\nsteps = \"10k\"\nproviders = [\"aws\"]\nmax_gpus = 1\n\
+         [[job]]\nname = \"long\"\nSTEP\nsteps = \"50k\"\nproviders = [\"aws\"]\nmax_gpus = 1\n\
+         [[job]]\nname = \"short\"\nSTEP\nsteps = \"2k\"\nproviders = [\"aws\"]\nmax_gpus = 1\n\
+         [launch]\ncommand = \"echo 1 >> $LOG; /bin/sleep 0.2; echo -1 >> $LOG\"\nimage = \"lab/train:1\"\nqueue = \"lab\"\n",
+    );
+    for tool in ["skypilot", "dstack", "kubernetes"] {
+        let _ = std::fs::remove_file(place.path().join("log"));
+        typed(&place, &["plan-jobs", "jobs.toml", "--accept", "doubted", "--export", tool, "-o", tool]);
+        let log = run(&place, &format!("{tool}/start.sh"));
+        assert_eq!(log.len(), 14, "{tool}: {log:?}");
+        let mut running = 0;
+        let counts = log.iter().map(|line| {
+            running += line.parse::<i32>().unwrap();
+            running
+        });
+        assert_eq!(counts.max(), Some(2), "{tool}: {log:?}\n{}", read(&place, format!("{tool}/start.sh")));
+    }
+}
+
 pub(crate) fn a_lab_with_slurm_and_two_4090() {
     let place = Place::new();
     std::fs::create_dir(place.path().join("config")).unwrap();

@@ -125,6 +125,115 @@ fn jobs_do_not_wait_for_a_chain_that_arrives_later() {
     assert!(names.contains(&"b.sky.yaml".to_owned()), "{names:?}");
 }
 
+/// A job that takes the places of others.
+fn taking(ends: &[usize], (job, start): (PlannedJob, JobStart)) -> (PlannedJob, JobStart) {
+    (PlannedJob { turn: Turn { ends: ends.iter().copied().collect(), ..Turn::default() }, ..job }, start)
+}
+
+/// The script that starts jobs.
+fn started(jobs: Vec<(PlannedJob, JobStart)>, launcher: Launcher) -> String {
+    written(jobs, launcher).pop().unwrap().text
+}
+
+#[test]
+fn a_job_waits_for_the_end_of_those_whose_place_it_takes() {
+    let jobs = || {
+        let mut c = taking(&[0], planned("c", 10.0, &spot(), None));
+        (c.0.earliest, c.0.turn.not_before) = (Hours::known(5.0), Hours::known(8.0));
+        let b = taking(&[1], planned("b", 20.0, &spot(), None));
+        vec![planned("a", 0.0, &spot(), None), c, b]
+    };
+    let says = "# Shared limits hold: a job waits for the ends of those whose place it takes in the plan.\n";
+    for (launcher, lines) in [
+        (
+            Launcher::Slurm,
+            "job[1]=$(sbatch --parsable --begin=now+480minutes --dependency=afterany:${job[0]} --kill-on-invalid-dep=yes c.sbatch)~--dependency=afterany:${job[1]} --kill-on-invalid-dep=yes b.sbatch)",
+        ),
+        // What others wait for is not detached.
+        (
+            Launcher::SkyPilot,
+            "(sky jobs launch -y -n a a.sky.yaml || ~(sleep 28800 && ends a && sky jobs launch -y -n c c.sky.yaml || ~(ends c && sky jobs launch -y -d -n b b.sky.yaml || ",
+        ),
+        (Launcher::Dstack, "(ends c && dstack apply -y -d -n b -f b.dstack.yml || "),
+        (Launcher::Kubernetes, "ends a && kubectl apply -f c.k8s.yaml && finish job/c || "),
+    ] {
+        let mut jobs = jobs();
+        for (_, start) in &mut jobs {
+            start.start.launch.queue = Some("lab".to_owned());
+        }
+        let script = started(jobs, launcher);
+        for line in lines.split('~').chain([says]) {
+            assert!(script.contains(line), "{launcher}: {line}\n{script}");
+        }
+    }
+    // One that waits for a job to end well takes its place anyway.
+    let (mut next, start) = taking(&[0], planned("b", 10.0, &own(1, 2), None));
+    next.after = vec![0];
+    let script = started(vec![planned("a", 0.0, &own(1, 2), None), (next, start)], Launcher::Slurm);
+    assert!(script.contains("--dependency=afterok:${job[0]} --kill-on-invalid-dep=yes b.sbatch)"), "{script}");
+}
+
+/// Two copies at once; another job takes the place of the first, before the third copy.
+#[test]
+fn copies_whose_places_others_take_start_one_by_one() {
+    let jobs = || {
+        let copy = |number: u64, start| planned("sweep", start, &own(1, 4), Some(number));
+        let other = taking(&[0], planned("other", 10.0, &own(2, 4), None));
+        vec![copy(1, 0.0), copy(2, 0.0), other, taking(&[1], copy(3, 10.0)), taking(&[3], copy(4, 20.0))]
+    };
+    let script = started(jobs(), Launcher::Slurm);
+    for line in [
+        "job[0]=$(sbatch --parsable --array=1 sweep.sbatch)",
+        "job[1]=$(sbatch --parsable --array=2 sweep.sbatch)",
+        "job[2]=$(sbatch --parsable --dependency=afterany:${job[0]} --kill-on-invalid-dep=yes other.sbatch)",
+        "job[3]=$(sbatch --parsable --array=3 --dependency=afterany:${job[1]} --kill-on-invalid-dep=yes sweep.sbatch)",
+    ] {
+        assert!(script.contains(line), "{line}\n{script}");
+    }
+    let files = written(jobs(), Launcher::Kubernetes);
+    assert_eq!(files.iter().filter(|file| file.text.contains("completions: 1\n")).count(), 4, "{files:?}");
+    assert!(files[5].text.contains("(ends sweep && kubectl apply -f other.k8s.yaml"), "{}", files[5].text);
+}
+
+#[test]
+fn a_tool_starts_what_it_can_and_names_the_rest() {
+    let rented = || part("runpod", "US", "8x_H100-SXM_SECURE", "h100-sxm5-80gb", Tier::OnDemand);
+    let jobs = || vec![planned("y", 0.0, &own(1, 2), Some(1)), planned("y", 0.0, &rented(), Some(2))];
+    for (launcher, file, left) in [
+        (
+            Launcher::SkyPilot,
+            "y-part2.sky.yaml",
+            "the machine is owned, not rented by the hour; --export slurm and --export kubernetes start jobs on machines that you have",
+        ),
+        (
+            Launcher::Slurm,
+            "y.sbatch",
+            "the machine is rented, and others of the plan are your own; --export skypilot or --export dstack starts it",
+        ),
+    ] {
+        let Exported { files, left: all } = exported(jobs(), launcher).unwrap();
+        assert_eq!(files.iter().map(|file| file.name.as_str()).collect::<Vec<_>>(), [file, "start.sh"]);
+        let [one] = &all[..] else { panic!("{all:?}") };
+        assert!(one.starts_with("not started: y: ") && one.ends_with(left), "{one}");
+        assert!(files[1].text.contains(&format!("# {one}\n")), "{}", files[1].text);
+    }
+    // One that waits for a job of another tool is refused.
+    let (mut next, start) = planned("z", 10.0, &rented(), None);
+    next.after = vec![0];
+    let refused = exported(vec![planned("y", 0.0, &own(1, 2), None), (next, start)], Launcher::SkyPilot);
+    let why = refused.unwrap_err().to_string();
+    assert!(
+        why.starts_with("SkyPilot cannot start z: it waits for y, which SkyPilot cannot start; plan both"),
+        "{why}"
+    );
+    // Without own machines, the cluster is one with the planned GPUs, and the file says so.
+    let script = written(vec![planned("z", 0.0, &rented(), None)], Launcher::Slurm).swap_remove(0).text;
+    assert!(
+        script.contains("# The plan rents this machine; Slurm runs the job on yours, which have to be as fast.\n"),
+        "{script}"
+    );
+}
+
 #[test]
 fn as_many_copies_run_at_once_as_in_the_plan() {
     for (starts, at_once) in [([0.0, 10.0, 20.0], 1), ([0.0, 0.0, 10.0], 2), ([0.0, 4.0, 8.0], 3)] {
