@@ -115,11 +115,11 @@ COPY=$copy bash "$script""#,
     (
         "sky",
         r#"for file; do :; done
-copy=$(echo "$*" | sed -n 's/.*--env COPY=\([0-9]*\).*/\1/p')
+for word; do case $word in COPY=*|SUBMITTED=*) export "$word" ;; esac; done
 export KIND="it's stub"
 scripts=$(mktemp -d)
 awk -v to="$scripts" '/^---/ {n++} /^run: /{on=1; next} /^[^ ]/{on=0} on {print > sprintf("%s/%d", to, n)}' "$file"
-for part in "$scripts"/*; do COPY=$copy bash "$part" || exit 1; done"#,
+for part in "$scripts"/*; do bash "$part" || exit 1; done"#,
     ),
     (
         "kubectl",

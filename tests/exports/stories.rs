@@ -193,9 +193,11 @@ pub(crate) fn a_deadline_on_friday() {
     let store = place.path().join("store");
     std::fs::write(place.path().join("here.sky.yaml"), file.replace("/store/run", &store.display().to_string()))
         .unwrap();
-    std::fs::write(place.path().join("start.sh"), "sky jobs launch -y here.sky.yaml\n").unwrap();
     let script = place.path().join("start.sh");
-    std::fs::write(&script, format!("cd {}\nsky jobs launch -y here.sky.yaml\n", place.path().display())).unwrap();
+    // As its first line says.
+    let flags = file.lines().find_map(|line| line.strip_prefix("# sky jobs launch FILE")).unwrap();
+    let run_it = format!("cd {}\nsky jobs launch -y{flags} here.sky.yaml\n", place.path().display());
+    std::fs::write(&script, run_it).unwrap();
     let log = run(&place, "start.sh");
     assert!(!log.is_empty() && log.iter().all(|line| line.ends_with("train.py")), "{log:?}");
     // A date is a deadline too, and stays in the plan.
