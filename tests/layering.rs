@@ -188,8 +188,8 @@ const BUDGETS: [(&str, usize); 9] = [
     ("prediction", 14050),
     ("planning", 10540),
     ("recorder", 7470),
-    ("reports", 12420),
-    ("screens", 10342),
+    ("reports", 12430),
+    ("screens", 10344),
     ("program", 14930),
 ];
 

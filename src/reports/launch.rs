@@ -15,7 +15,7 @@ mod slurm;
 mod table;
 mod yaml;
 
-pub use jobs::{Exported, JobStart, LaunchFile, files};
+pub use jobs::{JobStart, LaunchFile, files};
 pub use table::{Framework, Launch};
 
 use std::fmt;
@@ -276,21 +276,16 @@ impl Job<'_> {
 
     /// Error for a provider that the tool does not know or support, with the tools that do and a way around it.
     fn unknown(&self, launcher: Launcher, reason: &str) -> LaunchError {
-        let others =
-            self.renters(launcher).iter().map(|other| format!("{other} has it, ")).collect::<Vec<_>>().concat();
-        let has = names::providers(launcher).join(",");
-        let or = if others.is_empty() { "" } else { "or " };
-        self.refused(
-            launcher,
-            format!("{reason}; {others}{or}plan with --providers {has} (or fewer, or the key of a job)"),
-        )
+        let (others, has) = (self.renters(launcher), names::providers(launcher).join(","));
+        let others = if others.is_empty() { others } else { format!("{others} has it, or ") };
+        self.refused(launcher, format!("{reason}; {others}plan with --providers {has} (or fewer, or the key of a job)"))
     }
 
     /// Other tools that rent at its provider, as flags.
-    fn renters(&self, launcher: Launcher) -> Vec<String> {
+    fn renters(&self, launcher: Launcher) -> String {
         let others = Launcher::ALL.into_iter().filter(|other| other.rents() && *other != launcher);
         let others = others.filter(|other| names::provider(*other, &self.part.offer.provider).is_some());
-        others.map(|other| format!("--export {}", other.name())).collect()
+        others.map(|other| format!("--export {}", other.name())).collect::<Vec<_>>().join(" or ")
     }
 
     /// The place of a cluster, which rented machines need.
@@ -364,9 +359,7 @@ impl Job<'_> {
             )
         });
         let is_moved = !launcher.rents() && part.offer.tier != Tier::Owned;
-        let moved = is_moved.then(|| {
-            format!("The plan rents this machine; {launcher} runs the job on yours, which have to be as fast.")
-        });
+        let moved = is_moved.then(|| format!("The plan rents this machine; {launcher} needs one like it."));
         // Flags of a framework say the layout.
         let is_unsaid = launch.command.is_none() || launch.framework.is_none();
         let divided = (is_unsaid && part.sharding != Sharding::None).then(|| {

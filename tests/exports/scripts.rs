@@ -179,7 +179,7 @@ pub(crate) fn jobs_run_in_their_order() {
         let place = Place::new();
         let folder = place.dir.path().join("out");
         std::fs::create_dir(&folder).unwrap();
-        let all = files(&plan, &starts, launcher).unwrap().files;
+        let all = files(&plan, &starts, launcher).unwrap().0;
         for LaunchFile { name, text } in &all {
             std::fs::write(folder.join(name), text).unwrap();
         }

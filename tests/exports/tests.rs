@@ -322,7 +322,7 @@ fn everything_that_a_job_needs_is_read(python: &str) {
 /// A chain of three jobs in a `SkyPilot` pipeline; copies beside it.
 fn jobs_in_a_chain_are_read_as_one_pipeline(python: &str) {
     let (plan, starts) = scripts::chain_and_copies();
-    let all = files(&plan, &starts, Launcher::SkyPilot).unwrap().files;
+    let all = files(&plan, &starts, Launcher::SkyPilot).unwrap().0;
     let names: Vec<&str> = all.iter().map(|file| file.name.as_str()).collect();
     assert_eq!(names, ["pretrain.sky.yaml", "sweep.sky.yaml", "start.sh"]);
     let offer = &plan.jobs[0].part.offer;

@@ -23,7 +23,7 @@ use habitat_planning::plan::{Accept, Goal, PlanStatus};
 use habitat_planning::pricing::PriceBook;
 use habitat_prediction::{Host, MethodChoice, PredictError, Predictions, predict};
 use habitat_reports::jobs::JobsForm;
-use habitat_reports::launch::{Exported, JobStart, Launcher, Start, files};
+use habitat_reports::launch::{JobStart, Launcher, Start, files};
 use habitat_reports::plan_form::PlanFormError;
 use habitat_step::catalog::Catalog;
 
@@ -104,7 +104,7 @@ impl Jobs {
             Ok(JobStart { name, copy, start: Start::new(launch, predictions) })
         };
         let starts = file.jobs.iter().zip(&predictions).map(start).collect::<Result<Vec<JobStart>, CliError>>()?;
-        let Exported { files, left } = files(&plan, &starts, launcher).map_err(PlanFormError::from)?;
+        let (files, left) = files(&plan, &starts, launcher).map_err(PlanFormError::from)?;
         // Write either all files or none.
         for file in &files {
             check_new(&folder.join(&file.name), force)?;

@@ -15,6 +15,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::{Copies, Job, LaunchError, Launcher, Start, dstack, kubernetes, skypilot, slurm};
 use habitat_base::text;
+use habitat_base::units::Hours;
 use habitat_planning::plan::Part;
 use habitat_planning::plan::jobs::{JobsPlan, PlannedJob};
 use habitat_planning::pricing::Tier;
@@ -37,15 +38,6 @@ pub struct LaunchFile {
     pub name: String,
     /// Its text.
     pub text: String,
-}
-
-/// Files that start jobs of a plan.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Exported {
-    /// The files, the script that starts them last.
-    pub files: Vec<LaunchFile>,
-    /// Jobs that the tool cannot start, with the reason and the tools that can.
-    pub left: Vec<String>,
 }
 
 /// Equal copies of one job, or one job alone.
@@ -74,7 +66,11 @@ struct Run<'a> {
 /// Name of the script that starts all files.
 const SCRIPT: &str = "start.sh";
 
-/// Files that start the jobs of a plan that the tool can start. `starts` are those of its jobs, in the same order.
+/// Files, and what the tool does not start.
+type Exported = (Vec<LaunchFile>, Vec<String>);
+
+/// Files that start the jobs of a plan that the tool can start, the script last; and for the other jobs, the reason and
+/// the tools that can. `starts` are those of its jobs, in the same order.
 ///
 /// # Errors
 /// [`LaunchError`] with the offer if the tool can start no job, with the job if it waits for one that the tool cannot
@@ -96,16 +92,14 @@ pub fn files(plan: &JobsPlan, starts: &[JobStart], launcher: Launcher) -> Result
     if groups.is_empty() {
         return Err(left.swap_remove(0).1);
     }
-    let missing = |job: &PlannedJob| {
-        let mut jobs = left.iter().flat_map(|(group, _)| &group.jobs);
-        jobs.find(|one| job.after.contains(one) || job.turn.ends.contains(one))
-    };
     let named = |jobs: &[usize]| {
         let names: Vec<&str> = jobs.iter().map(|job| plan.jobs[*job].name.as_str()).collect();
         text::clean(&names.join(", "), 200)
     };
+    let missing: Vec<usize> = left.iter().flat_map(|(group, _)| group.jobs.clone()).collect();
     for job in groups.iter().flat_map(|group| &group.jobs) {
-        if let Some(before) = missing(&plan.jobs[*job]) {
+        let mut before = plan.jobs[*job].after.iter().chain(&plan.jobs[*job].turn.ends);
+        if let Some(before) = before.find(|before| missing.contains(before)) {
             let both = "plan both on rented machines or both on your own";
             let reason = format!("it waits for {}, which {launcher} cannot start; {both}", named(&[*before]));
             return Err(LaunchError::Refused { launcher, offer: named(&[*job]), reason });
@@ -118,8 +112,8 @@ pub fn files(plan: &JobsPlan, starts: &[JobStart], launcher: Launcher) -> Result
     let tasks: Vec<Vec<&Group<'_>>> = chains.iter().cloned().chain(alone.map(|group| vec![group])).collect();
     let mut files = tasks.iter().map(|tasks| file(tasks, launcher)).collect::<Result<Vec<_>, _>>()?;
     let lines = lines(plan, tasks.into_iter().flat_map(runs).collect(), launcher);
-    files.push(LaunchFile { name: SCRIPT.to_owned(), text: script(plan, &left, launcher, &lines) });
-    Ok(Exported { files, left })
+    files.push(LaunchFile { name: SCRIPT.to_owned(), text: script(&left, launcher, &lines) });
+    Ok((files, left))
 }
 
 /// File of a job, or of the jobs of a pipeline.
@@ -137,28 +131,20 @@ fn file(tasks: &[&Group<'_>], launcher: Launcher) -> Result<LaunchFile, LaunchEr
 /// Runs of tasks: all copies or all tasks, or each copy.
 fn runs<'a>(tasks: Vec<&'a Group<'a>>) -> Vec<Run<'a>> {
     let Group { name, jobs, copies, is_array, .. } = tasks[0];
+    let run = |name: String, jobs: Vec<usize>, copy: Option<u64>| Run { tasks: tasks.clone(), name, jobs, copy };
     match copies {
         Some(Copies { numbers, .. }) if !is_array && jobs.len() > 1 => {
-            let run = |(number, job): (&u64, &usize)| Run {
-                tasks: tasks.clone(),
-                name: format!("{name}-{number}"),
-                jobs: vec![*job],
-                copy: Some(*number),
-            };
-            numbers.iter().zip(jobs).map(run).collect()
+            let one = |(number, job): (&u64, &usize)| run(format!("{name}-{number}"), vec![*job], Some(*number));
+            numbers.iter().zip(jobs).map(one).collect()
         }
-        _ => {
-            let jobs = tasks.iter().flat_map(|group| group.jobs.clone()).collect();
-            vec![Run { name: name.clone(), jobs, tasks, copy: None }]
-        }
+        _ => vec![run(name.clone(), tasks.iter().flat_map(|group| group.jobs.clone()).collect(), None)],
     }
 }
 
 /// Lines that start jobs, in the order of their planned starts.
 fn lines(plan: &JobsPlan, mut runs: Vec<Run<'_>>, launcher: Launcher) -> Vec<String> {
-    let start =
-        |run: &Run<'_>| run.jobs.iter().map(|job| plan.jobs[*job].start.mid.get()).fold(f64::INFINITY, f64::min);
-    runs.sort_by(|a, b| start(a).total_cmp(&start(b)).then(a.jobs[0].cmp(&b.jobs[0])));
+    // The bits of times have their order.
+    runs.sort_by_key(|run| run.jobs.iter().map(|job| (plan.jobs[*job].start.mid.get().to_bits(), *job)).min());
     let run_of: HashMap<usize, usize> =
         runs.iter().enumerate().flat_map(|(at, run)| run.jobs.iter().map(move |job| (*job, at))).collect();
     // Runs that have to end well, and those that have to end.
@@ -178,7 +164,7 @@ fn lines(plan: &JobsPlan, mut runs: Vec<Run<'_>>, launcher: Launcher) -> Vec<Str
             let names = of.iter().map(name).collect::<Vec<_>>().concat();
             if names.is_empty() { names } else { format!("{word}{names}{end}") }
         };
-        let hours = begins(&plan.jobs[run.jobs[0]]);
+        let hours = plan.jobs[run.jobs[0]].turn.not_before.get();
         if launcher == Launcher::Slurm {
             let id = |of: &usize| format!(":${{job[{of}]}}");
             return run.sbatch(at, hours, &(list("afterok", after, &id, ",") + &list("afterany", ends, &id, ",")));
@@ -191,11 +177,6 @@ fn lines(plan: &JobsPlan, mut runs: Vec<Run<'_>>, launcher: Launcher) -> Vec<Str
         format!("({delay}{before}{command} || touch \"$state/{run}.failed\"; touch \"$state/{run}.ended\") &")
     };
     runs.iter().enumerate().map(line).collect()
-}
-
-/// Hours after which a job may start.
-fn begins(job: &PlannedJob) -> f64 {
-    job.earliest.max(job.turn.not_before).get()
 }
 
 /// Jobs in the order of their planned starts, equal copies together.
@@ -236,11 +217,10 @@ fn groups<'a>(plan: &'a JobsPlan, starts: &'a [JobStart], launcher: Launcher) ->
         let is_array = !launcher.rents() && is_closed(plan, &jobs);
         let name = Job::new(&first.part, &first.goal, &start.name, &start.start).name();
         let mut group = Group { jobs, first, start, name: name.clone(), copies, is_array };
-        for number in 2.. {
-            if !group.names().iter().any(|own| taken.contains(own)) {
-                break;
-            }
-            group.name = format!("{name}-part{number}");
+        let mut parts = 1;
+        while group.names().iter().any(|own| taken.contains(own)) {
+            parts += 1;
+            group.name = format!("{name}-part{parts}");
         }
         taken.extend(group.names());
         group
@@ -264,9 +244,10 @@ fn is_closed(plan: &JobsPlan, copies: &[usize]) -> bool {
     let last = jobs().map(|job| job.end.mid.get()).fold(0.0, f64::max);
     let is_later =
         |(at, job): (usize, &PlannedJob)| copies.contains(&at) || job.start.mid.get() + 1e-6 >= last || !takes(job);
-    jobs()
-        .all(|job| begins(job) == begins(&plan.jobs[copies[0]]) && job.turn.ends.iter().all(|end| copies.contains(end)))
-        && plan.jobs.iter().enumerate().all(is_later)
+    jobs().all(|job| {
+        job.turn.not_before == plan.jobs[copies[0]].turn.not_before
+            && job.turn.ends.iter().all(|end| copies.contains(end))
+    }) && plan.jobs.iter().enumerate().all(is_later)
 }
 
 /// Chains of two or more jobs without copies: each but the first waits for those before it and nothing else, is there
@@ -282,7 +263,7 @@ fn chains<'a>(plan: &JobsPlan, groups: &'a [Group<'a>]) -> Vec<Vec<&'a Group<'a>
         while let [only] = next(&chain[chain.len() - 1])[..] {
             let job = &plan.jobs[only];
             let waits = job.after.iter().chain(&job.turn.ends).all(|before| chain.contains(before));
-            if !waits || job.after.is_empty() || begins(job) > 0.0 {
+            if !waits || job.after.is_empty() || job.turn.not_before != Hours::ZERO {
                 break;
             }
             chain.push(only);
@@ -290,8 +271,7 @@ fn chains<'a>(plan: &JobsPlan, groups: &'a [Group<'a>]) -> Vec<Vec<&'a Group<'a>
         chain
     };
     let begin = (0..plan.jobs.len()).filter(|at| plan.jobs[*at].after.is_empty());
-    let long = begin.map(chain).filter(|chain| chain.len() > 1);
-    long.filter_map(|chain| chain.iter().map(single).collect()).collect()
+    begin.map(chain).filter(|chain| chain.len() > 1).filter_map(|chain| chain.iter().map(single).collect()).collect()
 }
 
 impl Group<'_> {
@@ -310,7 +290,7 @@ impl Group<'_> {
             return Ok(());
         }
         let renters = self.job().renters(launcher);
-        let others = if renters.is_empty() { String::new() } else { format!("; {} starts it", renters.join(" or ")) };
+        let others = if renters.is_empty() { renters } else { format!("; {renters} starts it") };
         Err(self.job().refused(launcher, format!("the machine is rented, and others of the plan are your own{others}")))
     }
 
@@ -357,15 +337,14 @@ impl Run<'_> {
 }
 
 /// The script that starts all jobs of its tool.
-fn script(plan: &JobsPlan, left: &[String], launcher: Launcher, lines: &[String]) -> String {
-    let jobs = if plan.jobs.len() == 1 { "1 job".to_owned() } else { format!("{} jobs", plan.jobs.len()) };
+fn script(left: &[String], launcher: Launcher, lines: &[String]) -> String {
     let left = left.iter().map(|one| format!("# {one}\n")).collect::<Vec<_>>().concat();
     let lines = lines.iter().map(|line| format!("{line}\n")).collect::<Vec<_>>().concat();
     let waits = if launcher == Launcher::Slurm { "afterany" } else { "ends " };
     let order = "# Shared limits hold: a job waits for the ends of those whose place it takes in the plan.\n";
     let order = if lines.contains(waits) { order } else { "" };
     let head = format!(
-        "#!/bin/bash\n# Made by habitat-tui {}: starts jobs of a plan of {jobs} with {launcher}.\n{order}{left}",
+        "#!/bin/bash\n# Made by habitat-tui {}: starts jobs of a plan with {launcher}.\n{order}{left}",
         env!("CARGO_PKG_VERSION"),
     );
     let here = "set -euo pipefail\ncd \"$(dirname \"$0\")\"\n";
@@ -387,10 +366,8 @@ well() { local name; for name; do [ ! -e "$state/$name.failed" ] || return 1; do
 /// Waits for the end of a job of Kubernetes.
 const FINISH: &str = r#"finish() {
   local ended=
-  until [[ $ended =~ Complete|Failed ]]; do
-    sleep 10
-    ended=$(kubectl get "$1" -o jsonpath='{range .status.conditions[?(@.status=="True")]}{.type} {end}')
-  done
+  local types='{range .status.conditions[?(@.status=="True")]}{.type} {end}'
+  until [[ $ended =~ Complete|Failed ]]; do sleep 10; ended=$(kubectl get "$1" -o jsonpath="$types"); done
   [[ $ended = *Complete* ]]
 }
 "#;

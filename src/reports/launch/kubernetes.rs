@@ -20,7 +20,7 @@ pub(super) fn manifest(job: &Job<'_>) -> Result<String, LaunchError> {
         .map_or_else(String::new, |queue| format!("  labels:\n    kueue.x-k8s.io/queue-name: {}\n", quoted(queue)));
     // Kueue starts what it admits.
     let suspend = if queue.is_some() { "  suspend: true\n" } else { "" };
-    let apply = if job.is_timed() { SUBMITS } else { "kubectl apply -f FILE" };
+    let apply = if job.limit().is_some() { SUBMITS } else { "kubectl apply -f FILE" };
     let head = format!("{}{}# {apply}{}\n", job.comments(Launcher::Kubernetes), secret(job), job.after_words());
     let meta = format!("metadata:\n  name: {}\n{labels}", quoted(&name));
     let machines = job.part.machines;
@@ -145,7 +145,7 @@ fn environment(job: &Job<'_>, master: &str) -> Vec<String> {
     let [given, passed] = job.variables();
     let master = Some(("MASTER_ADDR", master)).filter(|(_, name)| !name.is_empty());
     let mut lines = vec!["env:".to_owned()];
-    let submitted = job.is_timed().then_some(("SUBMITTED", "SUBMISSION_TIME"));
+    let submitted = job.limit().map(|_| ("SUBMITTED", "SUBMISSION_TIME"));
     for (name, value) in master.into_iter().chain(submitted).chain(given) {
         lines.extend([format!("  - name: {name}"), format!("    value: {}", quoted(value))]);
     }

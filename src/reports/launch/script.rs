@@ -76,14 +76,10 @@ impl Job<'_> {
         Ok(lines)
     }
 
-    /// Whether its script counts from the submission, which it then finds in `SUBMITTED`.
-    pub(super) fn is_timed(&self) -> bool {
-        self.limit().is_some()
-    }
-
     /// Seconds from the submission after which another machine takes over, and microseconds more for each update that is
-    /// done by then. That machine needs the rest of the time for the rest of the work.
-    fn limit(&self) -> Option<[u64; 2]> {
+    /// done by then. That machine needs the rest of the time for the rest of the work. The script finds the time of the
+    /// submission in `SUBMITTED`.
+    pub(super) fn limit(&self) -> Option<[u64; 2]> {
         let (switch, next) = self.switch.zip(self.next).filter(|_| self.start.launch.command.is_some())?;
         let each = next.step_time_us.high.max(0.0);
         Some([(Hours::get(switch.latest) * 3600.0) as u64, each as u64])

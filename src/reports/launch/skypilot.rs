@@ -16,7 +16,7 @@ pub(super) fn file(jobs: &[Job<'_>]) -> Result<String, LaunchError> {
         return Ok(format!(
             "# sky jobs launch FILE{}{}\nname: {}\n---\n{}",
             secrets(jobs),
-            if jobs.iter().any(Job::is_timed) { " --env SUBMITTED=$(date +%s)" } else { "" },
+            if jobs.iter().any(|job| job.limit().is_some()) { " --env SUBMITTED=$(date +%s)" } else { "" },
             quoted(&name),
             tasks.join("---\n")
         ));
@@ -57,7 +57,7 @@ fn task(job: &Job<'_>) -> Result<String, LaunchError> {
                 .map(|number| ("COPY", Some(number)))
                 .into_iter()
                 .chain(given.iter().map(|(name, value)| (*name, Some(*value))))
-                .chain(job.is_timed().then_some(("SUBMITTED", None)))
+                .chain(job.limit().map(|_| ("SUBMITTED", None)))
         ),
         mapping("secrets", passed.iter().map(|(name, _)| (*name, None))),
         mounts(job),

@@ -45,7 +45,7 @@ pub(super) fn script(job: &Job<'_>) -> Result<String, LaunchError> {
     if launch.checkpoint_dir.is_some() {
         options.extend(["--requeue".to_owned(), "--open-mode=append".to_owned()]);
     }
-    let submitted = if job.is_timed() { "--export=ALL,SUBMITTED=$(date +%s) " } else { "" };
+    let submitted = if job.limit().is_some() { "--export=ALL,SUBMITTED=$(date +%s) " } else { "" };
     let after =
         if job.place.0 > 1 { format!("--dependency=afterok:ID_OF_PART_{} ", job.place.0 - 1) } else { String::new() };
     let (gpus, minutes) = (part.offer.gpu_count, job.most_minutes());

@@ -138,7 +138,7 @@ fn slurm_gets_a_script_for_a_partition_or_owned_machines() {
 # Made by habitat-tui VERSION: part 1 of 1 of the plan for bert $(rm).
 # aws/us-east-1/p4de.24xlarge/spot, $10.01/h, price of 2026-07-20.
 # 12,345 steps of one GPU in 12.3 h (10–30.3 h), $123 ($100–303).
-# The plan rents this machine; Slurm runs the job on yours, which have to be as fast.
+# The plan rents this machine; Slurm needs one like it.
 # sbatch FILE
 #SBATCH --job-name=bert-rm
 #SBATCH --partition=gpu

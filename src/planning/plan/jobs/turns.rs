@@ -13,7 +13,7 @@ use habitat_base::units::Hours;
 /// When a job may start so that the shared limits hold.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Turn {
-    /// Hours from the start of the plan: the end of a quota that it would exceed, else 0.
+    /// Hours from the start of the plan: its arrival, or the end of a quota that it would exceed.
     pub not_before: Hours,
     /// Indices of the jobs that have to end first, well or not.
     pub ends: BTreeSet<usize>,
@@ -30,7 +30,8 @@ impl Model {
     /// Turns of rented jobs with these starts.
     pub(super) fn turns(&self, places: &[Place]) -> Vec<Turn> {
         let tasks = &self.tasks.jobs;
-        let mut turns = vec![Turn::default(); places.len()];
+        let arrived = tasks.iter().map(|task| Hours::known(task.earliest));
+        let mut turns: Vec<Turn> = arrived.map(|not_before| Turn { not_before, ..Turn::default() }).collect();
         let is_by = |time: f64, other: f64| time <= other + rounding(other);
         let mut order: Vec<usize> = (0..places.len()).collect();
         order.sort_by(|a, b| places[*a].start.total_cmp(&places[*b].start));

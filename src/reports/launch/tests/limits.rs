@@ -40,7 +40,10 @@ fn planned(name: &str, start: f64, part: &Part, copy: Option<u64>) -> (PlannedJo
     (job, JobStart { name: name.to_owned(), copy, start: on_gpu() })
 }
 
-fn exported(jobs: Vec<(PlannedJob, JobStart)>, launcher: Launcher) -> Result<Exported, LaunchError> {
+fn exported(
+    jobs: Vec<(PlannedJob, JobStart)>,
+    launcher: Launcher,
+) -> Result<(Vec<LaunchFile>, Vec<String>), LaunchError> {
     let (jobs, starts): (Vec<PlannedJob>, Vec<JobStart>) = jobs.into_iter().unzip();
     let plan = JobsPlan {
         status: PlanStatus::Optimal,
@@ -68,7 +71,7 @@ fn exported(jobs: Vec<(PlannedJob, JobStart)>, launcher: Launcher) -> Result<Exp
 }
 
 fn written(jobs: Vec<(PlannedJob, JobStart)>, launcher: Launcher) -> Vec<LaunchFile> {
-    exported(jobs, launcher).unwrap().files
+    exported(jobs, launcher).unwrap().0
 }
 
 /// Copies that start at these hours.
@@ -112,7 +115,7 @@ fn no_two_runs_have_one_name() {
 fn jobs_do_not_wait_for_a_chain_that_arrives_later() {
     let rented = || {
         let [(mut first, a), (mut second, b)] = ["a", "b"].map(|name| planned(name, 0.0, &spot(), None));
-        first.earliest = Hours::known(2.0);
+        first.turn.not_before = Hours::known(2.0);
         second.after = vec![0];
         vec![(first, a), (second, b), planned("c", 0.0, &spot(), None)]
     };
@@ -120,7 +123,7 @@ fn jobs_do_not_wait_for_a_chain_that_arrives_later() {
     assert!(script.contains("(sleep 7200 && sky jobs launch -y -d -n a a.sky.yaml || touch"), "{script}");
     // A job of a chain that arrives later is started by the script.
     let mut late = rented();
-    late[1].0.earliest = Hours::known(3.0);
+    late[1].0.turn.not_before = Hours::known(3.0);
     let names: Vec<String> = written(late, Launcher::SkyPilot).into_iter().map(|file| file.name).collect();
     assert!(names.contains(&"b.sky.yaml".to_owned()), "{names:?}");
 }
@@ -139,7 +142,7 @@ fn started(jobs: Vec<(PlannedJob, JobStart)>, launcher: Launcher) -> String {
 fn a_job_waits_for_the_end_of_those_whose_place_it_takes() {
     let jobs = || {
         let mut c = taking(&[0], planned("c", 10.0, &spot(), None));
-        (c.0.earliest, c.0.turn.not_before) = (Hours::known(5.0), Hours::known(8.0));
+        c.0.turn.not_before = Hours::known(8.0);
         let b = taking(&[1], planned("b", 20.0, &spot(), None));
         vec![planned("a", 0.0, &spot(), None), c, b]
     };
@@ -211,7 +214,7 @@ fn a_tool_starts_what_it_can_and_names_the_rest() {
             "the machine is rented, and others of the plan are your own; --export skypilot or --export dstack starts it",
         ),
     ] {
-        let Exported { files, left: all } = exported(jobs(), launcher).unwrap();
+        let (files, all) = exported(jobs(), launcher).unwrap();
         assert_eq!(files.iter().map(|file| file.name.as_str()).collect::<Vec<_>>(), [file, "start.sh"]);
         let [one] = &all[..] else { panic!("{all:?}") };
         assert!(one.starts_with("not started: y: ") && one.ends_with(left), "{one}");
@@ -228,10 +231,7 @@ fn a_tool_starts_what_it_can_and_names_the_rest() {
     );
     // Without own machines, the cluster is one with the planned GPUs, and the file says so.
     let script = written(vec![planned("z", 0.0, &rented(), None)], Launcher::Slurm).swap_remove(0).text;
-    assert!(
-        script.contains("# The plan rents this machine; Slurm runs the job on yours, which have to be as fast.\n"),
-        "{script}"
-    );
+    assert!(script.contains("# The plan rents this machine; Slurm needs one like it.\n"), "{script}");
 }
 
 #[test]
