@@ -111,7 +111,7 @@ pub fn files(plan: &JobsPlan, starts: &[JobStart], launcher: Launcher) -> Result
     let alone = groups.iter().filter(|group| !chains.iter().flatten().any(|one| one.jobs == group.jobs));
     let tasks: Vec<Vec<&Group<'_>>> = chains.iter().cloned().chain(alone.map(|group| vec![group])).collect();
     let mut files = tasks.iter().map(|tasks| file(tasks, launcher)).collect::<Result<Vec<_>, _>>()?;
-    let lines = lines(plan, tasks.into_iter().flat_map(runs).collect(), launcher);
+    let lines = lines(plan, tasks.iter().flat_map(|tasks| runs(tasks)).collect(), launcher);
     files.push(LaunchFile { name: SCRIPT.to_owned(), text: script(&left, launcher, &lines) });
     Ok((files, left))
 }
@@ -129,9 +129,9 @@ fn file(tasks: &[&Group<'_>], launcher: Launcher) -> Result<LaunchFile, LaunchEr
 }
 
 /// Runs of tasks: all copies or all tasks, or each copy.
-fn runs<'a>(tasks: Vec<&'a Group<'a>>) -> Vec<Run<'a>> {
+fn runs<'a>(tasks: &[&'a Group<'a>]) -> Vec<Run<'a>> {
     let Group { name, jobs, copies, is_array, .. } = tasks[0];
-    let run = |name: String, jobs: Vec<usize>, copy: Option<u64>| Run { tasks: tasks.clone(), name, jobs, copy };
+    let run = |name: String, jobs: Vec<usize>, copy: Option<u64>| Run { tasks: tasks.to_vec(), name, jobs, copy };
     match copies {
         Some(Copies { numbers, .. }) if !is_array && jobs.len() > 1 => {
             let one = |(number, job): (&u64, &usize)| run(format!("{name}-{number}"), vec![*job], Some(*number));

@@ -19,7 +19,7 @@ pub struct Turn {
     pub ends: BTreeSet<usize>,
 }
 
-/// What is left of a limit from the end of a job on, or from the start.
+/// Rest of a limit from the end of a job on, or from the start.
 struct Left {
     of: Option<usize>,
     end: f64,

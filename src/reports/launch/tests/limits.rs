@@ -152,7 +152,7 @@ fn a_job_waits_for_the_end_of_those_whose_place_it_takes() {
             Launcher::Slurm,
             "job[1]=$(sbatch --parsable --begin=now+480minutes --dependency=afterany:${job[0]} --kill-on-invalid-dep=yes c.sbatch)~--dependency=afterany:${job[1]} --kill-on-invalid-dep=yes b.sbatch)",
         ),
-        // What others wait for is not detached.
+        // A job that others wait for is not detached.
         (
             Launcher::SkyPilot,
             "(sky jobs launch -y -n a a.sky.yaml || ~(sleep 28800 && ends a && sky jobs launch -y -n c c.sky.yaml || ~(ends c && sky jobs launch -y -d -n b b.sky.yaml || ",
