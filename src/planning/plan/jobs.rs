@@ -376,7 +376,7 @@ fn fill(
             machine: machine.map(|machine| model.machines[machine].clone()),
             earliest: job.earliest,
             after: job.after.clone(),
-            turn,
+            turn: Turn { not_before: turn.not_before.max(job.earliest), ..turn },
             priority: job.priority,
             soft_deadlines: job.soft_deadlines(&plan.shared).collect(),
             hour_value: job.hour_value,

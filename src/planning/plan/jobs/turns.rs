@@ -30,8 +30,7 @@ impl Model {
     /// Turns of rented jobs with these starts.
     pub(super) fn turns(&self, places: &[Place]) -> Vec<Turn> {
         let tasks = &self.tasks.jobs;
-        let arrived = tasks.iter().map(|task| Hours::known(task.earliest));
-        let mut turns: Vec<Turn> = arrived.map(|not_before| Turn { not_before, ..Turn::default() }).collect();
+        let mut turns = vec![Turn::default(); places.len()];
         let is_by = |time: f64, other: f64| time <= other + rounding(other);
         let mut order: Vec<usize> = (0..places.len()).collect();
         order.sort_by(|a, b| places[*a].start.total_cmp(&places[*b].start));
