@@ -14,7 +14,7 @@ use habitat_tui::live::{Aim, Board, Planned, Snapshot, State, Update, Waiting, W
 use habitat_tui::plan::Work;
 use habitat_tui::pricing::PriceBook;
 use habitat_tui::tui::{Launch, render_after};
-use habitat_tui::units::{Bytes, GIB, Hours, Megahertz, Micros, Range, Usd, UsdPerHour, Watts};
+use habitat_tui::units::{Bytes, GIB, GpuSlug, Hours, Megahertz, Micros, Range, Usd, UsdPerHour, Watts};
 
 /// After 300 steps of five million, on a machine of a known price; half of each waits.
 fn aimed() -> Launch {
@@ -64,8 +64,17 @@ fn a_job_that_follows_a_plan_says_what_it_will_miss_and_plans_the_rest() {
         deadline: Hours::new(5.0).ok(),
         budget: Usd::new(5.0).ok(),
     };
-    launch.setup.job.as_mut().unwrap().aim.plan = Some(plan);
+    launch.setup.job.as_mut().unwrap().aim.plan = Some(plan.clone());
     launch.setup.goal.work = Work::Steps(5_000_000);
+    // On a small screen, what will be missed comes before other facts, on another device too.
+    for gpu in [None, GpuSlug::new("k80").ok()] {
+        let mut small = launch.clone();
+        small.setup.job.as_mut().unwrap().aim.plan = Some(Planned { gpu, ..plan.clone() });
+        let drawn = text(&render_after(&small, vec![seen(waiting()), profile()], (80, 24)).1);
+        for words in ["will be late by", "n plans the rest anew"] {
+            assert!(drawn.contains(words), "{words}: {drawn}");
+        }
+    }
     let (mut app, drawn) = render_after(&launch, vec![seen(waiting()), profile()], (120, 40));
     let drawn = text(&drawn);
     for words in ["of the work left", "will be late by", "will exceed the budget of $5.00", "n plans the rest anew"] {

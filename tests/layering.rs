@@ -186,10 +186,10 @@ const BUDGETS: [(&str, usize); 9] = [
     ("step", 7065),
     ("traces", 8440),
     ("prediction", 14050),
-    ("planning", 10590),
+    ("planning", 10680),
     ("recorder", 7470),
-    ("reports", 12420),
-    ("screens", 10342),
+    ("reports", 12430),
+    ("screens", 10344),
     ("program", 14930),
 ];
 

@@ -280,18 +280,16 @@ impl Job<'_> {
 
     /// Error for a provider that the tool does not know or support, with the tools that do and a way around it.
     fn unknown(&self, launcher: Launcher, reason: &str) -> LaunchError {
-        let provider = &self.part.offer.provider;
+        let (others, has) = (self.renters(launcher), names::providers(launcher).join(","));
+        let others = if others.is_empty() { others } else { format!("{others} has it, or ") };
+        self.refused(launcher, format!("{reason}; {others}plan with --providers {has} (or fewer, or the key of a job)"))
+    }
+
+    /// Other tools that rent at its provider, as flags.
+    fn renters(&self, launcher: Launcher) -> String {
         let others = Launcher::ALL.into_iter().filter(|other| other.rents() && *other != launcher);
-        let others: Vec<String> = others
-            .filter(|other| names::provider(*other, provider).is_some())
-            .map(|other| format!("--export {} has it, ", other.name()))
-            .collect();
-        let (others, has) = (others.concat(), names::providers(launcher).join(","));
-        let or = if others.is_empty() { "" } else { "or " };
-        self.refused(
-            launcher,
-            format!("{reason}; {others}{or}plan with --providers {has} (or fewer, or the key of a job)"),
-        )
+        let others = others.filter(|other| names::provider(*other, &self.part.offer.provider).is_some());
+        others.map(|other| format!("--export {}", other.name())).collect::<Vec<_>>().join(" or ")
     }
 
     /// The place of a cluster, which rented machines need.
@@ -353,7 +351,7 @@ impl Job<'_> {
         });
         let waits = self.switch.zip(self.next).filter(|_| launch.command.is_some()).map(|(switch, _)| {
             format!(
-                "It meets the deadline only if a spot machine comes by {}: the time counts from its first start. If none has come, cancel it and start part {} alone.",
+                "It has to end {} after its submission, or later by the work done. If no spot machine runs it then, cancel it and start part {} alone.",
                 format::hours(switch.latest),
                 place + 1
             )
@@ -364,6 +362,8 @@ impl Job<'_> {
                 part.machines, part.offer.gpu_count
             )
         });
+        let is_moved = !launcher.rents() && part.offer.tier != Tier::Owned;
+        let moved = is_moved.then(|| format!("The plan rents this machine; {launcher} needs one like it."));
         // Flags of a framework say the layout.
         let is_unsaid = launch.command.is_none() || launch.framework.is_none();
         let divided = (is_unsaid && part.sharding != Sharding::None).then(|| {
@@ -379,6 +379,7 @@ impl Job<'_> {
         });
         let lines: Vec<String> = lines
             .into_iter()
+            .chain(moved)
             .chain(joined)
             .chain(divided)
             .chain(parallel)
@@ -430,7 +431,8 @@ impl Job<'_> {
             Tier::OnDemand => Ok(false),
             Tier::Spot => Ok(true),
             tier @ (Tier::Reserved | Tier::Owned) => {
-                Err(self.refused(launcher, format!("the machine is {tier}, not rented by the hour")))
+                let own = "--export slurm and --export kubernetes start jobs on machines that you have";
+                Err(self.refused(launcher, format!("the machine is {tier}, not rented by the hour; {own}")))
             }
         }
     }

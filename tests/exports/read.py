@@ -68,7 +68,8 @@ def skypilot(text):
         # The head of a pipeline.
         assert set(documents.pop(0)) == {"name"}
     for document in documents:
-        # As --secret gives them.
+        # As --secret and --env give them.
+        document["envs"] = {name: value or "1" for name, value in document.get("envs", {}).items()}
         document["secrets"] = {name: "given" for name in document.get("secrets", {})}
         task = sky.Task.from_yaml_config(document)
         (resources,) = task.resources

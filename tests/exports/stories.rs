@@ -125,6 +125,31 @@ pub(crate) fn two_teams_with_quotas() {
     assert_eq!(log, ["python language.py 1", "python language.py 2", "python vision.py 1", "python vision.py 2"]);
 }
 
+/// Seven jobs of one or two kinds at a provider with a quota of two GPUs.
+pub(crate) fn no_more_jobs_run_at_once_than_planned() {
+    let place = Place::new();
+    jobs(
+        &place,
+        "wait = true\n[[quota]]\nprovider = \"aws\"\ngpus = 2\n\
+         [[job]]\nname = \"sweep\"\ncount = 5\nSTEP\nsteps = \"10k\"\nproviders = [\"aws\"]\nmax_gpus = 1\n\
+         [[job]]\nname = \"long\"\nSTEP\nsteps = \"50k\"\nproviders = [\"aws\"]\nmax_gpus = 1\n\
+         [[job]]\nname = \"short\"\nSTEP\nsteps = \"2k\"\nproviders = [\"aws\"]\nmax_gpus = 1\n\
+         [launch]\ncommand = \"echo 1 >> $LOG; /bin/sleep 0.2; echo -1 >> $LOG\"\nimage = \"lab/train:1\"\nqueue = \"lab\"\n",
+    );
+    for tool in ["skypilot", "dstack", "kubernetes"] {
+        let _ = std::fs::remove_file(place.path().join("log"));
+        typed(&place, &["plan-jobs", "jobs.toml", "--accept", "doubted", "--export", tool, "-o", tool]);
+        let log = run(&place, &format!("{tool}/start.sh"));
+        assert_eq!(log.len(), 14, "{tool}: {log:?}");
+        let mut running = 0;
+        let counts = log.iter().map(|line| {
+            running += line.parse::<i32>().unwrap();
+            running
+        });
+        assert_eq!(counts.max(), Some(2), "{tool}: {log:?}\n{}", read(&place, format!("{tool}/start.sh")));
+    }
+}
+
 pub(crate) fn a_lab_with_slurm_and_two_4090() {
     let place = Place::new();
     std::fs::create_dir(place.path().join("config")).unwrap();
@@ -168,9 +193,11 @@ pub(crate) fn a_deadline_on_friday() {
     let store = place.path().join("store");
     std::fs::write(place.path().join("here.sky.yaml"), file.replace("/store/run", &store.display().to_string()))
         .unwrap();
-    std::fs::write(place.path().join("start.sh"), "sky jobs launch -y here.sky.yaml\n").unwrap();
     let script = place.path().join("start.sh");
-    std::fs::write(&script, format!("cd {}\nsky jobs launch -y here.sky.yaml\n", place.path().display())).unwrap();
+    // As its first line says.
+    let flags = file.lines().find_map(|line| line.strip_prefix("# sky jobs launch FILE")).unwrap();
+    let run_it = format!("cd {}\nsky jobs launch -y{flags} here.sky.yaml\n", place.path().display());
+    std::fs::write(&script, run_it).unwrap();
     let log = run(&place, "start.sh");
     assert!(!log.is_empty() && log.iter().all(|line| line.ends_with("train.py")), "{log:?}");
     // A date is a deadline too, and stays in the plan.

@@ -22,6 +22,7 @@ trials! {
         stories::a_sweep_of_forty,
         stories::pretrain_then_fine_tune_then_evaluate,
         stories::two_teams_with_quotas,
+        stories::no_more_jobs_run_at_once_than_planned,
         stories::a_lab_with_slurm_and_two_4090,
         stories::a_deadline_on_friday,
         scripts::jobs_run_in_their_order, scripts::a_spot_part_ends_and_the_next_goes_on, every_provider_of_the_price_book_is_named_or_refused, labels_of_kubernetes_name_gpus_of_the_catalog],
@@ -321,7 +322,7 @@ fn everything_that_a_job_needs_is_read(python: &str) {
 /// A chain of three jobs in a `SkyPilot` pipeline; copies beside it.
 fn jobs_in_a_chain_are_read_as_one_pipeline(python: &str) {
     let (plan, starts) = scripts::chain_and_copies();
-    let all = files(&plan, &starts, Launcher::SkyPilot).unwrap();
+    let all = files(&plan, &starts, Launcher::SkyPilot).unwrap().0;
     let names: Vec<&str> = all.iter().map(|file| file.name.as_str()).collect();
     assert_eq!(names, ["pretrain.sky.yaml", "sweep.sky.yaml", "start.sh"]);
     let offer = &plan.jobs[0].part.offer;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use habitat_tui::plan::jobs::{Job, JobsPlan, Machine, Shared, Supply, book, check, offers, plan_jobs};
+use habitat_tui::plan::jobs::{Aim, Job, JobsPlan, Machine, Shared, Supply, book, check, offers, plan_jobs};
 use habitat_tui::plan::solve::Settings;
 use habitat_tui::plan::{Confidence, Goal, PlanStatus, Quota, plan};
 use habitat_tui::pricing::{Offer, OfferId, PriceBook, Tier};
@@ -366,6 +366,61 @@ fn objective(file: &File, found: &JobsPlan) -> f64 {
     }
 }
 
+/// Runs jobs in their turns for other hours than planned, some of which fail: no limit is exceeded.
+fn turns_keep_limits(plan: &JobsPlan) -> Result<(), TestCaseError> {
+    let mut order: Vec<usize> = (0..plan.jobs.len()).collect();
+    order.sort_by(|a, b| plan.jobs[*a].start.mid.total_cmp(&plan.jobs[*b].start.mid));
+    for trial in 0..8 {
+        let mut runs = vec![(0.0, 0.0, true); plan.jobs.len()];
+        for &job in &order {
+            let own = &plan.jobs[job];
+            let failed = own.after.iter().filter(|other| !runs[**other].2).map(|other| runs[*other].1);
+            if let Some(cancelled) = failed.min_by(f64::total_cmp) {
+                runs[job] = (cancelled, cancelled, false);
+                continue;
+            }
+            let ends = own.after.iter().chain(&own.turn.ends).map(|other| runs[*other].1);
+            let start = ends.fold(own.earliest.max(own.turn.not_before).get(), f64::max);
+            let factor = [0.3, 1.0, 2.7, 0.9][(job * 5 + trial * 3 + job / 2) % 4];
+            runs[job] = (start, start + own.part.hours.high.get() * factor, (job + trial) % 3 > 0);
+        }
+        for (time, ..) in &runs {
+            let running = || {
+                let is_on = |job: &usize| runs[*job].0 <= *time && runs[*job].1 > *time + 1e-9;
+                (0..plan.jobs.len()).filter(is_on).map(|job| &plan.jobs[job])
+            };
+            let used: f64 = running().map(|job| job.part.price().get()).sum();
+            let most = plan.shared.max_price.filter(|_| plan.aim == Aim::Cost).map_or(f64::INFINITY, UsdPerHour::get);
+            prop_assert!(used <= most * (1.0 + SAME), "${used} an hour instead of {most}: {runs:?}");
+            for quota in plan.shared.quotas.iter().filter(|quota| quota.is_lasting()) {
+                let here = running().filter(|job| job.part.offer.provider == quota.provider);
+                let used: u32 = here.map(|job| job.part.all_gpus()).sum();
+                prop_assert!(used <= quota.gpus, "{used} GPUs instead of {quota}: {runs:?}");
+            }
+            for job in running() {
+                let offer = &job.part.offer;
+                let [on_machine, of_offer, of_share] = [
+                    running().filter(|other| job.machine.is_some() && other.machine == job.machine).count() as u32,
+                    running().filter(|other| other.part.offer.id == offer.id).map(|other| other.part.machines).sum(),
+                    running()
+                        .filter(|other| other.part.offer.share_of == offer.share_of)
+                        .map(|other| other.part.all_gpus())
+                        .sum(),
+                ];
+                prop_assert!(on_machine <= 1, "{on_machine} jobs on a machine: {runs:?}");
+                let most = offer.most_machines().filter(|_| offer.share_of.is_none() && job.machine.is_none());
+                prop_assert!(
+                    most.is_none_or(|most| of_offer <= most),
+                    "{of_offer} machines instead of {most:?}: {runs:?}"
+                );
+                let most = offer.share_of.as_ref().map(|share| share.gpus);
+                prop_assert!(most.is_none_or(|most| of_share <= most), "{of_share} GPUs instead of {most:?}: {runs:?}");
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Compares a plan with brute force.
 fn compare(file: &File) -> Result<(), TestCaseError> {
     let (jobs, shared, prices) = (file.jobs(), file.shared(), file.book());
@@ -374,6 +429,7 @@ fn compare(file: &File) -> Result<(), TestCaseError> {
     let settings = Settings { seconds: 0.1, ..Settings::default() };
     let found = plan_jobs(&jobs, supply, &shared, settings).unwrap();
     prop_assert_eq!(check(&found), Ok(()));
+    turns_keep_limits(&found)?;
     let mut brute = Brute::new(file, &jobs, &shared, &prices);
     if found.total.is_none() {
         prop_assert_eq!((found.status, found.reasons.is_empty()), (PlanStatus::Infeasible, false));

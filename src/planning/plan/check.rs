@@ -306,12 +306,7 @@ fn within_limits(part: &Part, plan: &Plan) -> Result<(), CheckError> {
     let is = |name: &String| name.eq_ignore_ascii_case(&part.offer.provider);
     let in_region = |filter: &String| region::is_named(&part.offer.provider, &part.offer.region, filter);
     let over_quota = |quota: &Quota| {
-        is(&quota.provider)
-            && quota.region.iter().all(in_region)
-            && quota.gpu.iter().all(|gpu| *gpu == part.gpu)
-            && quota.tier.iter().all(|tier| *tier == part.offer.tier)
-            && part.all_gpus() > quota.gpus
-            && (quota.from, quota.until) == (None, None)
+        covers(quota, part) && part.all_gpus() > quota.gpus && (quota.from, quota.until) == (None, None)
     };
     // Offers that need acceptance, unless accepted or named.
     let is_named = limits.offers.iter().any(|id| id == part.offer.id.as_str());
@@ -357,6 +352,15 @@ fn within_limits(part: &Part, plan: &Plan) -> Result<(), CheckError> {
         Some((_, what)) => Err(CheckError::Offer { offer: part.offer.id.clone(), what }),
         None => Ok(()),
     }
+}
+
+/// Whether a quota counts the GPUs of a part.
+pub(super) fn covers(quota: &Quota, part: &Part) -> bool {
+    let Offer { provider, region, tier, .. } = &*part.offer;
+    provider.eq_ignore_ascii_case(&quota.provider)
+        && quota.region.iter().all(|filter| region::is_named(provider, region, filter))
+        && quota.gpu.iter().all(|gpu| *gpu == part.gpu)
+        && quota.tier.iter().all(|own| own == tier)
 }
 
 pub(super) fn numbers<T: Copy + Into<f64>>(range: &habitat_base::units::Range<T>) -> [f64; 3] {

@@ -16,6 +16,7 @@ mod schedule;
 mod search;
 mod time;
 mod timeline;
+mod turns;
 
 use super::configuration::Usable;
 use super::solve::{Proof, Settings};
@@ -32,7 +33,9 @@ use std::sync::Arc;
 
 pub use check::check;
 use model::Model;
+use schedule::Place;
 pub use time::{SoftDeadline, TimeCost};
+pub use turns::Turn;
 
 /// Different jobs whose configurations are kept for others like them, which bounds the memory (a choice).
 const KNOWN: usize = 16;
@@ -156,6 +159,8 @@ pub struct PlannedJob {
     pub earliest: Hours,
     /// Indices of the jobs that end before it starts.
     pub after: Vec<usize>,
+    /// When it may start, with the jobs whose place it takes.
+    pub turn: Turn,
     /// Weight of its end.
     pub priority: f64,
     /// Start, hours from the start of the plan.
@@ -177,7 +182,8 @@ pub struct PlannedJob {
 /// Solution and its quality.
 #[derive(Debug)]
 struct Answer {
-    jobs: Vec<Chosen>,
+    /// Way of each job and its start in hours; jobs on existing machines follow one another instead.
+    jobs: Vec<Place>,
     /// Dollars, or hours of the makespan.
     objective: f64,
     proof: Proof,
@@ -185,15 +191,6 @@ struct Answer {
     bound: f64,
     solver: &'static str,
     notes: Vec<PlanNote>,
-}
-
-/// Solution for one job.
-#[derive(Debug)]
-struct Chosen {
-    configuration: usize,
-    /// Hours from the start of the plan; ignored on existing machines, where jobs follow one another.
-    start: f64,
-    machine: Option<usize>,
 }
 
 /// Finds the best plan for all jobs.
@@ -383,18 +380,22 @@ fn fill(
     answer.solver.clone_into(&mut plan.solver.name);
     plan.bound = Some(answer.bound);
     let mut warnings = Vec::new();
-    for ((job, prepared), chosen) in jobs.iter().zip(prepared).zip(&answer.jobs) {
-        let alone: Plan = prepared.alone(chosen.configuration).map_err(|error| error.of_job(&job.name))?;
+    let turns = model.turns(&answer.jobs);
+    for ((number, turn), (job, place)) in turns.into_iter().enumerate().zip(jobs.iter().zip(&answer.jobs)) {
+        let configuration = model.configurations[number][place.way];
+        let machine = model.assignment.jobs.get(number).and_then(|ways| ways[place.way].machine);
+        let alone: Plan = prepared[number].alone(configuration).map_err(|error| error.of_job(&job.name))?;
         super::check::check_sources(&alone, &job.predictions, prices)
             .map_err(|error| PlanError::from(error).of_job(&job.name))?;
         let Some(part) = alone.parts.into_iter().next() else { continue };
-        let begins = Hours::known(chosen.start);
+        let begins = Hours::known(place.start);
         let start = Range { low: begins, mid: begins, high: begins };
         plan.jobs.push(PlannedJob {
             name: job.name.clone(),
-            machine: chosen.machine.map(|machine| model.machines[machine].clone()),
+            machine: machine.map(|machine| model.machines[machine].clone()),
             earliest: job.earliest,
             after: job.after.clone(),
+            turn: Turn { not_before: turn.not_before.max(job.earliest), ..turn },
             priority: job.priority,
             soft_deadlines: job.soft_deadlines(&plan.shared).collect(),
             hour_value: job.hour_value,
@@ -442,19 +443,18 @@ fn in_turn(jobs: &mut [PlannedJob]) {
     let key = |job: &PlannedJob| [job.start.mid.get(), due(job), job.part.hours.mid.get()];
     let mut order: Vec<([f64; 3], usize)> = jobs.iter().map(key).zip(0..).collect();
     order.sort_by(|(a, _), (b, _)| a[0].total_cmp(&b[0]).then(a[1].total_cmp(&b[1])).then(a[2].total_cmp(&b[2])));
-    let mut ends: HashMap<Option<String>, Range<Hours>> = HashMap::new();
+    let mut last: HashMap<Option<String>, usize> = HashMap::new();
     for (_, number) in order {
-        let machine = jobs[number].machine.clone();
-        let start = after(jobs, &jobs[number], ends.get(&machine));
+        let before = last.insert(jobs[number].machine.clone(), number);
+        // As in `turns`.
+        let cancelled = before.filter(|before| !jobs[*before].after.is_empty());
+        let more = cancelled.map(|before| jobs[before].turn.ends.clone()).unwrap_or_default();
+        jobs[number].turn.ends.extend(more.into_iter().chain(before));
+        let (job, there) = (&jobs[number], jobs[number].earliest);
+        let ends = job.after.iter().chain(&job.turn.ends).filter_map(|other| jobs.get(*other)).map(|other| &other.end);
+        let end = |of: fn(&Range<Hours>) -> Hours| ends.clone().map(of).fold(there, Hours::max);
+        let start = Range { low: end(|end| end.low), mid: end(|end| end.mid), high: end(|end| end.high) };
         let job = &mut jobs[number];
         (job.start, job.end) = (start, start + job.part.hours);
-        ends.insert(machine, job.end);
     }
-}
-
-/// Start of a job once it is there, the jobs that it waits for have ended, and its machine is free.
-fn after(jobs: &[PlannedJob], job: &PlannedJob, free: Option<&Range<Hours>>) -> Range<Hours> {
-    let ends = job.after.iter().filter_map(|other| jobs.get(*other)).map(|other| &other.end).chain(free);
-    let there = Range { low: job.earliest, mid: job.earliest, high: job.earliest };
-    ends.fold(there, |a, b| Range { low: a.low.max(b.low), mid: a.mid.max(b.mid), high: a.high.max(b.high) })
 }

@@ -104,7 +104,7 @@ impl Jobs {
             Ok(JobStart { name, copy, start: Start::new(launch, predictions) })
         };
         let starts = file.jobs.iter().zip(&predictions).map(start).collect::<Result<Vec<JobStart>, CliError>>()?;
-        let files = files(&plan, &starts, launcher).map_err(PlanFormError::from)?;
+        let (files, left) = files(&plan, &starts, launcher).map_err(PlanFormError::from)?;
         // Write either all files or none.
         for file in &files {
             check_new(&folder.join(&file.name), force)?;
@@ -115,7 +115,9 @@ impl Jobs {
         }
         let last = files.last().map(|file| folder.join(&file.name)).unwrap_or_default();
         let (count, script) = (files.len(), text::shell_word(&last.to_string_lossy()));
-        writeln!(out, "wrote {count} files to {}; start all jobs with: bash {script}", folder.display())?;
+        let (all, more) =
+            if left.is_empty() { ("all", String::new()) } else { ("its", format!("\n{}", left.join("\n"))) };
+        writeln!(out, "wrote {count} files to {}; start {all} jobs with: bash {script}{more}", folder.display())?;
         Ok(0)
     }
 

@@ -28,9 +28,10 @@ pub(super) fn task(job: &Job<'_>) -> Result<String, LaunchError> {
     let machine = instance_type(&part.offer).filter(|_| ["aws", "azure", "gcp", "oci"].contains(&backend));
     let machine = machine.map_or_else(String::new, |name| format!("instance_types: [{}]\n", quoted(name)));
     Ok(format!(
-        "{}{}# dstack apply -f FILE{}\ntype: task\nname: {}\nnodes: {}\n{}resources:\n  gpu: {}\n{}spot_policy: {}\n{}max_price: {}\nbackends: [{backend}]\n{region}{machine}# Upper end of the predicted time and 10 %; dstack stops the task then.\nmax_duration: {}m\ncommands:\n  - |\n{}",
+        "{}{}# dstack apply -f FILE{}{}\ntype: task\nname: {}\nnodes: {}\n{}resources:\n  gpu: {}\n{}spot_policy: {}\n{}max_price: {}\nbackends: [{backend}]\n{region}{machine}# Upper end of the predicted time and 10 %; dstack stops the task then.\nmax_duration: {}m\ncommands:\n  - |\n{}",
         job.comments(Launcher::Dstack),
         needs(job, backend),
+        if job.limit().is_some() { " -e SUBMITTED=$(date +%s)" } else { "" },
         job.after_words(),
         quoted(&job.name()),
         part.machines,
@@ -99,7 +100,8 @@ fn container(job: &Job<'_>) -> Result<String, LaunchError> {
         .chain(passed.iter().map(|(name, _)| (*name).to_owned()));
     // Each copy starts with its own number (-e COPY=N).
     let copy = job.copies.map(|copies| format!("COPY={}", copies.first()));
-    let mut variables = copy.into_iter().chain(variables).map(|one| format!("  - {}\n", quoted(&one))).peekable();
+    let own = copy.into_iter().chain(job.limit().map(|_| "SUBMITTED".to_owned()));
+    let mut variables = own.chain(variables).map(|one| format!("  - {}\n", quoted(&one))).peekable();
     lines.extend(variables.peek().is_some().then(|| "env:\n".to_owned()));
     lines.extend(variables);
     lines.extend((!launch.mounts.is_empty()).then(|| "volumes:\n".to_owned()));

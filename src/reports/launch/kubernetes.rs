@@ -5,6 +5,9 @@ use super::names::product;
 use super::yaml::{block, quoted};
 use super::{Job, LaunchError, Launcher};
 
+/// Command that fills in the time of the submission.
+const SUBMITS: &str = "sed \"s/SUBMISSION_TIME/$(date +%s)/\" FILE | kubectl apply -f -";
+
 /// Manifest of one part.
 pub(super) fn manifest(job: &Job<'_>) -> Result<String, LaunchError> {
     let launch = &job.start.launch;
@@ -17,8 +20,8 @@ pub(super) fn manifest(job: &Job<'_>) -> Result<String, LaunchError> {
         .map_or_else(String::new, |queue| format!("  labels:\n    kueue.x-k8s.io/queue-name: {}\n", quoted(queue)));
     // Kueue starts what it admits.
     let suspend = if queue.is_some() { "  suspend: true\n" } else { "" };
-    let head =
-        format!("{}{}# kubectl apply -f FILE{}\n", job.comments(Launcher::Kubernetes), secret(job), job.after_words());
+    let apply = if job.limit().is_some() { SUBMITS } else { "kubectl apply -f FILE" };
+    let head = format!("{}{}# {apply}{}\n", job.comments(Launcher::Kubernetes), secret(job), job.after_words());
     let meta = format!("metadata:\n  name: {}\n{labels}", quoted(&name));
     let machines = job.part.machines;
     if machines == 1 {
@@ -142,7 +145,8 @@ fn environment(job: &Job<'_>, master: &str) -> Vec<String> {
     let [given, passed] = job.variables();
     let master = Some(("MASTER_ADDR", master)).filter(|(_, name)| !name.is_empty());
     let mut lines = vec!["env:".to_owned()];
-    for (name, value) in master.into_iter().chain(given) {
+    let submitted = job.limit().map(|_| ("SUBMITTED", "SUBMISSION_TIME"));
+    for (name, value) in master.into_iter().chain(submitted).chain(given) {
         lines.extend([format!("  - name: {name}"), format!("    value: {}", quoted(value))]);
     }
     for (name, _) in passed {

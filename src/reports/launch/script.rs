@@ -76,23 +76,24 @@ impl Job<'_> {
         Ok(lines)
     }
 
-    /// Seconds from the first start after which another machine takes over, and microseconds more for each update that is
-    /// done by then. That machine needs the rest of the time for the rest of the work.
-    fn limit(&self) -> Option<[u64; 2]> {
-        let (switch, next) = self.switch.zip(self.next)?;
+    /// Seconds from the submission after which another machine takes over, and microseconds more for each update that is
+    /// done by then. That machine needs the rest of the time for the rest of the work. The script finds the time of the
+    /// submission in `SUBMITTED`.
+    pub(super) fn limit(&self) -> Option<[u64; 2]> {
+        let (switch, next) = self.switch.zip(self.next).filter(|_| self.start.launch.command.is_some())?;
         let each = next.step_time_us.high.max(0.0);
         Some([(Hours::get(switch.latest) * 3600.0) as u64, each as u64])
     }
 }
 
-/// The program, ended at the limit. The checkpoints' folder keeps the first start, since a lost machine starts again.
+/// The program, ended at the limit. A machine that comes late, or after a loss, has less time, so the limit counts from
+/// the submission.
 fn ended(mut program: Vec<String>, [seconds, each]: [u64; 2]) -> Vec<String> {
     let last = program.pop().unwrap_or_default();
     let text = format!(
-        r#"# Ends in time for the next part: {seconds} s after the first start, and {each} µs later for each update that the
+        r#"# Ends in time for the next part: {seconds} s after the submission, and {each} µs later for each update that the
 # program has counted in $CHECKPOINT_DIR/progress (a number; without it, none).
-[ -s "$CHECKPOINT_DIR/started" ] || date +%s > "$CHECKPOINT_DIR/started"
-started=$(cat "$CHECKPOINT_DIR/started")
+[[ ${{SUBMITTED:-}} =~ ^[0-9]+$ ]] || {{ echo 'no time in SUBMITTED: submit it as its first lines say' >&2; exit 1; }}
 updates=0
 set -m
 # When it is ended, this shell waits until the program has saved its work.
@@ -106,16 +107,14 @@ while kill -0 "$job" 2>/dev/null; do
   read=${{read%%[!0-9]*}}
   # The file may be half written, and updates do not get fewer.
   if [ "${{read:-0}}" -gt "$updates" ]; then updates=$read; fi
-  if [ "$(date +%s)" -ge $((started + {seconds} + 10#$updates * {each} / 1000000)) ]; then
+  if [ "$(date +%s)" -ge $((SUBMITTED + {seconds} + 10#$updates * {each} / 1000000)) ]; then
     kill -- "-$job" || true
     wait "$job" || true
-    rm -f "$CHECKPOINT_DIR/started"
     exit 0
   fi
   sleep {LOOK_SECONDS}
 done
-wait "$job"
-rm -f "$CHECKPOINT_DIR/started""#
+wait "$job""#
     );
     program.extend(text.lines().map(str::to_owned));
     program
@@ -126,26 +125,29 @@ rm -f "$CHECKPOINT_DIR/started""#
 mod tests {
     use super::ended;
 
-    /// Exit code and output of a program that has to end after some seconds; whether it starts anew the next time.
-    fn run(name: &str, command: &str, seconds: u64) -> (Option<i32>, String, bool) {
+    /// Exit code and output of a program that has to end some seconds after its submission, which was some seconds ago.
+    fn run(name: &str, command: &str, seconds: u64, ago: u64) -> (Option<i32>, String) {
         let folder = std::env::temp_dir().join(format!("habitat-tui-ended-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let lines = ended(vec![command.to_owned()], [seconds, 0]).join("\n");
         let script = format!("set -eo pipefail\n{}", lines.replace("sleep 20", "sleep 0.1"));
         let mut bash = std::process::Command::new("bash");
-        let out = bash.args(["-c", &script]).env("CHECKPOINT_DIR", &folder).output().unwrap();
-        let is_new = !folder.join("started").exists();
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+        bash.args(["-c", &script]).env("CHECKPOINT_DIR", &folder).env("SUBMITTED", (now - ago).to_string());
+        let out = bash.output().unwrap();
         std::fs::remove_dir_all(&folder).unwrap();
-        (out.status.code(), String::from_utf8(out.stdout).unwrap(), is_new)
+        (out.status.code(), String::from_utf8(out.stdout).unwrap())
     }
 
     #[test]
     fn a_program_with_a_comment_or_of_several_commands_ends_in_time() {
-        assert_eq!(run("comment", "echo done # my run", 3600), (Some(0), "done\n".to_owned(), true));
-        assert_eq!(run("failed", "bash -c 'exit 7' # my run", 3600), (Some(7), String::new(), false));
+        assert_eq!(run("comment", "echo done # my run", 3600, 0), (Some(0), "done\n".to_owned()));
+        assert_eq!(run("failed", "bash -c 'exit 7' # my run", 3600, 0), (Some(7), String::new()));
         // The first of two commands gets the time to save its work, and the second does not start.
         let saves =
             "bash -c 'trap \"sleep 1; echo saved; exit\" TERM; while :; do sleep 0.1; done'; echo second # both";
-        assert_eq!(run("limit", saves, 4), (Some(0), "saved\n".to_owned(), true));
+        assert_eq!(run("limit", saves, 4, 0), (Some(0), "saved\n".to_owned()));
+        // A machine that comes late, or comes again after a loss, has the rest of the time only.
+        assert_eq!(run("late", saves, 3600, 3596), (Some(0), "saved\n".to_owned()));
     }
 }

@@ -14,8 +14,9 @@ pub(super) fn file(jobs: &[Job<'_>]) -> Result<String, LaunchError> {
     if let [first, _, ..] = jobs {
         let name = Job { place: (1, 1), ..*first }.name();
         return Ok(format!(
-            "# sky jobs launch FILE{}\nname: {}\n---\n{}",
+            "# sky jobs launch FILE{}{}\nname: {}\n---\n{}",
             secrets(jobs),
+            if jobs.iter().any(|job| job.limit().is_some()) { " --env SUBMITTED=$(date +%s)" } else { "" },
             quoted(&name),
             tasks.join("---\n")
         ));
@@ -56,6 +57,7 @@ fn task(job: &Job<'_>) -> Result<String, LaunchError> {
                 .map(|number| ("COPY", Some(number)))
                 .into_iter()
                 .chain(given.iter().map(|(name, value)| (*name, Some(*value))))
+                .chain(job.limit().map(|_| ("SUBMITTED", None)))
         ),
         mapping("secrets", passed.iter().map(|(name, _)| (*name, None))),
         mounts(job),

@@ -45,6 +45,7 @@ pub(super) fn script(job: &Job<'_>) -> Result<String, LaunchError> {
     if launch.checkpoint_dir.is_some() {
         options.extend(["--requeue".to_owned(), "--open-mode=append".to_owned()]);
     }
+    let submitted = if job.limit().is_some() { "--export=ALL,SUBMITTED=$(date +%s) " } else { "" };
     let after =
         if job.place.0 > 1 { format!("--dependency=afterok:ID_OF_PART_{} ", job.place.0 - 1) } else { String::new() };
     let (gpus, minutes) = (part.offer.gpu_count, job.most_minutes());
@@ -65,7 +66,7 @@ pub(super) fn script(job: &Job<'_>) -> Result<String, LaunchError> {
     let passed =
         if job.variables()[1].is_empty() { "" } else { "# sbatch passes its environment on (--export=ALL).\n" };
     Ok(format!(
-        "#!/bin/bash\n{}# sbatch {after}FILE\n{mounts}{passed}{shares}{options}# {}; if the cluster names its GPUs, use gpu:NAME:{gpus}\n#SBATCH --gres=gpu:{gpus}\n# Upper end of the predicted time and 10 %; Slurm stops the job then, and does not requeue it.\n#SBATCH --time={days}-{hours:02}:{:02}:00\n\n{cpus}{}",
+        "#!/bin/bash\n{}# sbatch {submitted}{after}FILE\n{mounts}{passed}{shares}{options}# {}; if the cluster names its GPUs, use gpu:NAME:{gpus}\n#SBATCH --gres=gpu:{gpus}\n# Upper end of the predicted time and 10 %; Slurm stops the job then, and does not requeue it.\n#SBATCH --time={days}-{hours:02}:{:02}:00\n\n{cpus}{}",
         job.comments(Launcher::Slurm),
         text::clean(part.gpu.as_str(), 80),
         minutes % 60,

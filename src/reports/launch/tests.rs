@@ -138,6 +138,7 @@ fn slurm_gets_a_script_for_a_partition_or_owned_machines() {
 # Made by habitat-tui VERSION: part 1 of 1 of the plan for bert $(rm).
 # aws/us-east-1/p4de.24xlarge/spot, $10.01/h, price of 2026-07-20.
 # 12,345 steps of one GPU in 12.3 h (10–30.3 h), $123 ($100–303).
+# The plan rents this machine; Slurm needs one like it.
 # sbatch FILE
 #SBATCH --job-name=bert-rm
 #SBATCH --partition=gpu
@@ -402,10 +403,23 @@ fn a_spot_part_ends_in_time_for_the_next() {
         let all = texts(&switched(), "bert", launcher, &start).unwrap();
         let text = all.concat();
         // Half an hour, and two seconds for each update that is done.
-        assert_eq!(text.matches("started + 1800 + 10#$updates * 2000000 / 1000000").count(), 1, "{launcher}: {text}");
-        // Without a spot machine, nothing starts the clock.
-        let waits = "only if a spot machine comes by 30 min: the time counts from its first start. If none has come, cancel it and start part 2 alone.";
+        assert_eq!(text.matches("SUBMITTED + 1800 + 10#$updates * 2000000 / 1000000").count(), 1, "{launcher}: {text}");
+        let waits = "# It has to end 30 min after its submission, or later by the work done. If no spot machine runs it then, cancel it and start part 2 alone.";
         assert_eq!(text.matches(waits).count(), 1, "{launcher}: {text}");
+        // The command in its first lines writes the time.
+        let submits = match launcher {
+            Launcher::SkyPilot => {
+                "# sky jobs launch FILE --secret WANDB_API_KEY --env SUBMITTED=$(date +%s)\n~  \"SUBMITTED\": null\n"
+            }
+            Launcher::Dstack => "# dstack apply -f FILE -e SUBMITTED=$(date +%s)\n~  - \"SUBMITTED\"\n",
+            Launcher::Slurm => "# sbatch --export=ALL,SUBMITTED=$(date +%s) FILE\n",
+            Launcher::Kubernetes => {
+                "# sed \"s/SUBMISSION_TIME/$(date +%s)/\" FILE | kubectl apply -f -\n~value: \"SUBMISSION_TIME\"\n"
+            }
+        };
+        for line in submits.split('~') {
+            assert_eq!(text.matches(line).count(), 1, "{launcher}: {line}\n{text}");
+        }
     }
     let launch = Launch { mounts: std::collections::BTreeMap::default(), ..all(Launcher::SkyPilot) };
     let no_mount = Start { launch, ..Start::default() };

@@ -1,10 +1,9 @@
 //! Recomputes the shared limits of several jobs from their parts alone, and rejects a plan that violates a limit or has
 //! a wrong number. Shares no code with the model; [`crate::plan::check`] has already checked each part.
 
-use super::super::check::{CheckError, Rows, Taken, added, check_footprint, check_rows, compare, numbers};
-use super::super::{Confidence, PlanStatus, Use};
+use super::super::check::{CheckError, Rows, Taken, added, check_footprint, check_rows, compare, covers, numbers};
+use super::super::{PlanStatus, Use};
 use super::{Aim, JobsPlan, PlannedJob};
-use crate::pricing::{Offer, region};
 use habitat_base::units::Hours;
 
 /// Relative difference allowed.
@@ -28,6 +27,9 @@ pub fn check(plan: &JobsPlan) -> Result<(), CheckError> {
         let footprint = &job.part.footprint;
         let own = footprint.energy.map(|energy| (numbers(&energy), footprint.emissions.as_ref().map(numbers)));
         taken = taken.zip(own).map(|(sum, own)| added(sum, own));
+        let (start, hours) = (numbers(&job.start), numbers(&job.part.hours));
+        let end = [start[0] + hours[0], start[1] + hours[1], start[2] + hours[2]];
+        compare(&format!("end of {}", job.name), &numbers(&job.end), &end)?;
         for (end, (dollars, hours)) in numbers(&job.part.cost).into_iter().zip(numbers(&job.end)).enumerate() {
             cost[end] += dollars;
             last[end] = f64::max(last[end], hours);
@@ -36,10 +38,9 @@ pub fn check(plan: &JobsPlan) -> Result<(), CheckError> {
             let own = numbers(&job.part.cost_by.of(what));
             *sum = [sum[0] + own[0], sum[1] + own[1], sum[2] + own[2]];
         }
-        let finish = if plan.shared.confidence == Confidence::High { job.end.high } else { job.end.mid }.get();
+        let finish = plan.shared.confidence.end(&job.end).get();
         let shared = plan.shared.deadline.filter(|_| plan.shared.late_price.is_none());
-        let deadlines = [job.deadline, shared];
-        if let Some(deadline) = deadlines.into_iter().flatten().find(|deadline| over(finish, deadline.get())) {
+        if let Some(deadline) = job.deadline.into_iter().chain(shared).find(|deadline| over(finish, deadline.get())) {
             return Err(CheckError::Deadline { hours: finish, deadline: deadline.get() });
         }
     }
@@ -47,9 +48,7 @@ pub fn check(plan: &JobsPlan) -> Result<(), CheckError> {
     check_rows("cost of all jobs", &total.cost_by, &total.cost, &cost_by)?;
     check_footprint("all jobs", &total.footprint, taken)?;
     compare("end of the last job", &numbers(&total.hours), &last)?;
-    if let Some(budget) = plan.shared.budget
-        && over(cost[1], budget.get())
-    {
+    if let Some(budget) = plan.shared.budget.filter(|budget| over(cost[1], budget.get())) {
         return Err(CheckError::Budget { cost: cost[1], budget: budget.get() });
     }
     time(plan)?;
@@ -64,7 +63,7 @@ fn time(plan: &JobsPlan) -> Result<(), CheckError> {
     let Some(stated) = &plan.time_cost else { return Ok(()) };
     let (mut late, mut waiting, mut last) = (0.0, 0.0, 0.0);
     for job in &plan.jobs {
-        let end = if plan.shared.confidence == Confidence::High { job.end.high } else { job.end.mid }.get();
+        let end = plan.shared.confidence.end(&job.end).get();
         for soft in &job.soft_deadlines {
             late += soft.usd_per_hour.get() * f64::max(0.0, end - soft.deadline.get());
         }
@@ -83,9 +82,6 @@ fn at_once(plan: &JobsPlan) -> Result<(), CheckError> {
         let start = numbers(&job.start);
         let begins = if plan.shared.wait { f64::max(start[1], job.earliest.get()) } else { 0.0 };
         compare(&format!("start of {}", job.name), &start, &[begins; 3])?;
-        let hours = numbers(&job.part.hours);
-        let end = [start[0] + hours[0], start[1] + hours[1], start[2] + hours[2]];
-        compare(&format!("end of {}", job.name), &numbers(&job.end), &end)?;
     }
     waits(plan)?;
     let starts = plan.jobs.iter().map(|job| job.start.mid);
@@ -96,11 +92,8 @@ fn at_once(plan: &JobsPlan) -> Result<(), CheckError> {
 /// Checks that each job starts after the end of those that it waits for, and not before it arrives.
 fn waits(plan: &JobsPlan) -> Result<(), CheckError> {
     for job in &plan.jobs {
-        let ends = job
-            .after
-            .iter()
-            .filter_map(|other| plan.jobs.get(*other))
-            .map(|other| plan.shared.confidence.end(&other.end));
+        let before = job.after.iter().filter_map(|other| plan.jobs.get(*other));
+        let ends = before.map(|other| plan.shared.confidence.end(&other.end));
         let ready = ends.fold(job.earliest, Hours::max).get();
         let start = plan.shared.confidence.end(&job.start).get();
         if over(ready, start) {
@@ -115,11 +108,9 @@ fn at(plan: &JobsPlan, time: f64) -> Result<(), CheckError> {
     let shared = |what: String, used: f64, most: f64| {
         if over(used, most) { Err(CheckError::Shared { what, used, most }) } else { Ok(()) }
     };
-    let runs = |job: &&PlannedJob| {
-        let end = if plan.shared.confidence == Confidence::High { job.end.high } else { job.end.mid };
-        !over(job.start.mid.get(), time) && over(end.get(), time)
-    };
-    let running: Vec<&PlannedJob> = plan.jobs.iter().filter(runs).collect();
+    let started = plan.jobs.iter().filter(|job| !over(job.start.mid.get(), time));
+    let running: Vec<&PlannedJob> =
+        started.filter(|job| over(plan.shared.confidence.end(&job.end).get(), time)).collect();
     for job in &running {
         let part = &job.part;
         if let Some(share) = &part.offer.share_of {
@@ -141,15 +132,7 @@ fn at(plan: &JobsPlan, time: f64) -> Result<(), CheckError> {
         if !has_begun || quota.until.is_some_and(|until| !over(until.get(), time)) {
             continue;
         }
-        let is_of = |job: &&&PlannedJob| {
-            let part = &job.part;
-            let Offer { provider, region, tier, .. } = &*part.offer;
-            provider.eq_ignore_ascii_case(&quota.provider)
-                && quota.region.iter().all(|filter| region::is_named(provider, region, filter))
-                && quota.gpu.iter().all(|gpu| *gpu == part.gpu)
-                && quota.tier.iter().all(|own| own == tier)
-        };
-        let used: u32 = running.iter().filter(is_of).map(|job| job.part.all_gpus()).sum();
+        let used: u32 = running.iter().filter(|job| covers(quota, &job.part)).map(|job| job.part.all_gpus()).sum();
         shared(format!("GPUs of the quota {quota}"), f64::from(used), f64::from(quota.gpus))?;
     }
     Ok(())
@@ -167,9 +150,6 @@ fn in_turn(plan: &JobsPlan) -> Result<(), CheckError> {
             .map(|other| numbers(&other.end))
             .fold([job.earliest.get(); 3], |a, b| [a[0].max(b[0]), a[1].max(b[1]), a[2].max(b[2])]);
         compare(&format!("start of {}", job.name), &numbers(&job.start), &start)?;
-        let hours = numbers(&job.part.hours);
-        let end = [start[0] + hours[0], start[1] + hours[1], start[2] + hours[2]];
-        compare(&format!("end of {}", job.name), &numbers(&job.end), &end)?;
         before = Some(job);
     }
     Ok(())

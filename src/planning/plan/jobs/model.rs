@@ -6,8 +6,8 @@ use super::super::assignment::{Assigned, Assignment, Bound, Way};
 use super::super::configuration::Configuration;
 use super::super::problem::SAME;
 use super::super::{Prepared, SharedLimit};
-use super::schedule::{Rate, Schedule, Task, Tasks};
-use super::{Answer, Chosen, Job, Shared, Supply};
+use super::schedule::{Place, Rate, Schedule, Task, Tasks};
+use super::{Answer, Job, Shared, Supply};
 use crate::pricing::{OfferId, Tier};
 use habitat_base::units::{Hours, Usd, UsdPerHour};
 
@@ -97,9 +97,8 @@ impl Model {
         let mut kept: Vec<usize> = ways.iter().map(|(c, _)| *c).collect();
         if uses_spot {
             // A spot plan names the machine that takes over.
-            kept.extend(
-                (0..prepared.configurations.len()).filter(|c| prepared.configurations[*c].offer.tier != Tier::Spot),
-            );
+            let all = 0..prepared.configurations.len();
+            kept.extend(all.filter(|c| prepared.configurations[*c].offer.tier != Tier::Spot));
         }
         kept.sort_unstable();
         kept.dedup();
@@ -184,12 +183,7 @@ impl Model {
     /// Converts an assignment of jobs that start together, or follow one another on machines.
     pub(super) fn assigned(&self, found: Assigned) -> Answer {
         let objective = self.assignment.objective(&found.ways);
-        let chosen = |(job, way): (usize, &usize)| Chosen {
-            configuration: self.configurations[job][*way],
-            start: 0.0,
-            machine: self.assignment.jobs[job][*way].machine,
-        };
-        let jobs = found.ways.iter().enumerate().map(chosen).collect();
+        let jobs = found.ways.iter().map(|way| Place { way: *way, start: 0.0 }).collect();
         let Assigned { proof, bound, solver, notes, .. } = found;
         Answer { jobs, objective, proof, bound, solver, notes }
     }
@@ -203,10 +197,9 @@ impl Model {
             if configuration.machines > most {
                 continue;
             }
-            let of_all =
-                self.tasks.limits.iter().enumerate().filter(|(_, limit)| !matches!(limit, SharedLimit::OneMachine(_)));
+            let limits = self.tasks.limits.iter().enumerate();
             let mut uses: Vec<(usize, f64)> =
-                of_all.filter_map(|(row, limit)| Some((row, used(limit, configuration, cost)?))).collect();
+                limits.filter_map(|(row, limit)| Some((row, used(limit, configuration, cost)?))).collect();
             if let Some(share) = &configuration.offer.share_of {
                 uses.push((self.limit_of(&share.machine, share.gpus), f64::from(configuration.all_gpus())));
             } else if let Some(most) = configuration.offer.most_machines() {

@@ -4,11 +4,11 @@ use super::super::SharedLimit;
 use super::super::assignment::{Assigned, Way};
 use super::super::problem::SAME;
 use super::super::solve::{Proof, Settings, SolveError};
+use super::Answer;
 use super::bound::{Overload, Relaxed};
 use super::model::Model;
 use super::schedule::{Place, Preference, Schedule, Tasks, Value};
 use super::search::Completeness;
-use super::{Answer, Chosen};
 use habitat_base::random::Random;
 
 /// Steps of timelines to look at per second of the time limit.
@@ -62,13 +62,7 @@ impl Model {
             let over_usd = self.tasks.budget().map_or(0.0, |budget| (value.paid - budget).max(0.0));
             return Err(Missing { proven: is_proven || overload.is_some(), overload, late: late.collect(), over_usd });
         }
-        let places: Vec<Place> = schedule.places.iter().flatten().copied().collect();
-        let chosen = |(job, place): (usize, &Place)| Chosen {
-            configuration: self.configurations[job][place.way],
-            start: place.start,
-            machine: None,
-        };
-        let jobs = places.iter().enumerate().map(chosen).collect();
+        let jobs = schedule.places.iter().flatten().copied().collect();
         let bound = if is_proven { value.cost() } else { found.relaxed.bound.min(value.cost()) };
         let proof = if value.cost() <= bound * (1.0 + SAME) { Proof::Optimal } else { Proof::Gap };
         found.proof = Some(proof);
@@ -107,22 +101,16 @@ impl Model {
         schedule.improve(&[any], 0.0, work, &mut Random::new(1));
         let is_complete = work > 0 && schedule.complete(false) == Completeness::Complete;
         let (value, places) = (schedule.value(), schedule.places.clone());
-        let places: Vec<Place> = places.into_iter().flatten().collect();
+        let jobs: Vec<Place> = places.into_iter().flatten().collect();
         if !value.is_feasible() {
             return Err(if is_complete { SolveError::Infeasible } else { SolveError::OutOfTime });
         }
-        let chosen = |(job, place): (usize, &Place)| Chosen {
-            configuration: self.configurations[job][place.way],
-            start: place.start,
-            machine: self.assignment.jobs[job][place.way].machine,
-        };
         let last = value.last;
         let alone = tasks.jobs.iter().map(|task| task.earliest + task.fastest()).fold(0.0, f64::max);
-        let ways: Vec<usize> = places.iter().map(|place| place.way).collect();
+        let ways: Vec<usize> = jobs.iter().map(|place| place.way).collect();
         let bound = self.assignment.relaxed_bound(&ways).max(alone).min(last);
         let bound = if is_complete { last } else { bound };
         let proof = if last <= bound * (1.0 + SAME) { Proof::Optimal } else { Proof::Gap };
-        let jobs = places.iter().enumerate().map(chosen).collect();
         let solver = if is_complete { "complete search" } else { "local search" };
         Ok(Answer { jobs, objective: last, proof, bound, solver, notes: Vec::new() })
     }

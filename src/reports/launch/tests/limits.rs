@@ -1,7 +1,7 @@
 //! Limits that cluster and cloud tools get: time, copies at once, shares of a machine, storage and network.
 
 use super::*;
-use habitat_planning::plan::jobs::{Aim, JobsPlan, PlannedJob, Shared};
+use habitat_planning::plan::jobs::{Aim, JobsPlan, PlannedJob, Shared, Turn};
 use habitat_planning::plan::{Confidence, SolverReport};
 use habitat_planning::pricing::ShareOf;
 
@@ -27,6 +27,7 @@ fn planned(name: &str, start: f64, part: &Part, copy: Option<u64>) -> (PlannedJo
         part: Part { hours: at(10.0), ..part.clone() },
         earliest: Hours::ZERO,
         after: Vec::new(),
+        turn: Turn::default(),
         priority: 1.0,
         soft_deadlines: Vec::new(),
         hour_value: None,
@@ -39,7 +40,10 @@ fn planned(name: &str, start: f64, part: &Part, copy: Option<u64>) -> (PlannedJo
     (job, JobStart { name: name.to_owned(), copy, start: on_gpu() })
 }
 
-fn written(jobs: Vec<(PlannedJob, JobStart)>, launcher: Launcher) -> Vec<LaunchFile> {
+fn exported(
+    jobs: Vec<(PlannedJob, JobStart)>,
+    launcher: Launcher,
+) -> Result<(Vec<LaunchFile>, Vec<String>), LaunchError> {
     let (jobs, starts): (Vec<PlannedJob>, Vec<JobStart>) = jobs.into_iter().unzip();
     let plan = JobsPlan {
         status: PlanStatus::Optimal,
@@ -63,7 +67,11 @@ fn written(jobs: Vec<(PlannedJob, JobStart)>, launcher: Launcher) -> Vec<LaunchF
         warnings: Vec::new(),
         notes: Vec::new(),
     };
-    files(&plan, &starts, launcher).unwrap()
+    files(&plan, &starts, launcher)
+}
+
+fn written(jobs: Vec<(PlannedJob, JobStart)>, launcher: Launcher) -> Vec<LaunchFile> {
+    exported(jobs, launcher).unwrap().0
 }
 
 /// Copies that start at these hours.
@@ -107,17 +115,123 @@ fn no_two_runs_have_one_name() {
 fn jobs_do_not_wait_for_a_chain_that_arrives_later() {
     let rented = || {
         let [(mut first, a), (mut second, b)] = ["a", "b"].map(|name| planned(name, 0.0, &spot(), None));
-        first.earliest = Hours::known(2.0);
+        first.turn.not_before = Hours::known(2.0);
         second.after = vec![0];
         vec![(first, a), (second, b), planned("c", 0.0, &spot(), None)]
     };
     let script = written(rented(), Launcher::SkyPilot).pop().unwrap().text;
-    assert!(script.contains("(sleep 7200 && sky jobs launch -y -d a.sky.yaml && touch"), "{script}");
+    assert!(script.contains("(sleep 7200 && sky jobs launch -y -d -n a a.sky.yaml || touch"), "{script}");
     // A job of a chain that arrives later is started by the script.
     let mut late = rented();
-    late[1].0.earliest = Hours::known(3.0);
+    late[1].0.turn.not_before = Hours::known(3.0);
     let names: Vec<String> = written(late, Launcher::SkyPilot).into_iter().map(|file| file.name).collect();
     assert!(names.contains(&"b.sky.yaml".to_owned()), "{names:?}");
+}
+
+/// A job that takes the places of others.
+fn taking(ends: &[usize], (job, start): (PlannedJob, JobStart)) -> (PlannedJob, JobStart) {
+    (PlannedJob { turn: Turn { ends: ends.iter().copied().collect(), ..Turn::default() }, ..job }, start)
+}
+
+/// The script that starts jobs.
+fn started(jobs: Vec<(PlannedJob, JobStart)>, launcher: Launcher) -> String {
+    written(jobs, launcher).pop().unwrap().text
+}
+
+#[test]
+fn a_job_waits_for_the_end_of_those_whose_place_it_takes() {
+    let jobs = || {
+        let mut c = taking(&[0], planned("c", 10.0, &spot(), None));
+        c.0.turn.not_before = Hours::known(8.0);
+        let b = taking(&[1], planned("b", 20.0, &spot(), None));
+        vec![planned("a", 0.0, &spot(), None), c, b]
+    };
+    let says = "# Shared limits hold: a job waits for the ends of those whose place it takes in the plan.\n";
+    for (launcher, lines) in [
+        (
+            Launcher::Slurm,
+            "job[1]=$(sbatch --parsable --begin=now+480minutes --dependency=afterany:${job[0]} --kill-on-invalid-dep=yes c.sbatch)~--dependency=afterany:${job[1]} --kill-on-invalid-dep=yes b.sbatch)",
+        ),
+        // A job that others wait for is not detached.
+        (
+            Launcher::SkyPilot,
+            "(sky jobs launch -y -n a a.sky.yaml || ~(sleep 28800 && ends a && sky jobs launch -y -n c c.sky.yaml || ~(ends c && sky jobs launch -y -d -n b b.sky.yaml || ",
+        ),
+        (Launcher::Dstack, "(ends c && dstack apply -y -d -n b -f b.dstack.yml || "),
+        (Launcher::Kubernetes, "ends a && kubectl apply -f c.k8s.yaml && finish job/c || "),
+    ] {
+        let mut jobs = jobs();
+        for (_, start) in &mut jobs {
+            start.start.launch.queue = Some("lab".to_owned());
+        }
+        let script = started(jobs, launcher);
+        for line in lines.split('~').chain([says]) {
+            assert!(script.contains(line), "{launcher}: {line}\n{script}");
+        }
+    }
+    // One that waits for a job to end well takes its place anyway.
+    let (mut next, start) = taking(&[0], planned("b", 10.0, &own(1, 2), None));
+    next.after = vec![0];
+    let script = started(vec![planned("a", 0.0, &own(1, 2), None), (next, start)], Launcher::Slurm);
+    assert!(script.contains("--dependency=afterok:${job[0]} --kill-on-invalid-dep=yes b.sbatch)"), "{script}");
+}
+
+/// Two copies at once; another job takes the place of the first, before the third copy.
+#[test]
+fn copies_whose_places_others_take_start_one_by_one() {
+    let jobs = || {
+        let copy = |number: u64, start| planned("sweep", start, &own(1, 4), Some(number));
+        let other = taking(&[0], planned("other", 10.0, &own(2, 4), None));
+        vec![copy(1, 0.0), copy(2, 0.0), other, taking(&[1], copy(3, 10.0)), taking(&[3], copy(4, 20.0))]
+    };
+    let script = started(jobs(), Launcher::Slurm);
+    for line in [
+        "job[0]=$(sbatch --parsable --array=1 sweep.sbatch)",
+        "job[1]=$(sbatch --parsable --array=2 sweep.sbatch)",
+        "job[2]=$(sbatch --parsable --dependency=afterany:${job[0]} --kill-on-invalid-dep=yes other.sbatch)",
+        "job[3]=$(sbatch --parsable --array=3 --dependency=afterany:${job[1]} --kill-on-invalid-dep=yes sweep.sbatch)",
+    ] {
+        assert!(script.contains(line), "{line}\n{script}");
+    }
+    let files = written(jobs(), Launcher::Kubernetes);
+    assert_eq!(files.iter().filter(|file| file.text.contains("completions: 1\n")).count(), 4, "{files:?}");
+    assert!(files[5].text.contains("(ends sweep && kubectl apply -f other.k8s.yaml"), "{}", files[5].text);
+}
+
+#[test]
+fn a_tool_starts_what_it_can_and_names_the_rest() {
+    let rented = || part("runpod", "US", "8x_H100-SXM_SECURE", "h100-sxm5-80gb", Tier::OnDemand);
+    let jobs = || vec![planned("y", 0.0, &own(1, 2), Some(1)), planned("y", 0.0, &rented(), Some(2))];
+    for (launcher, file, left) in [
+        (
+            Launcher::SkyPilot,
+            "y-part2.sky.yaml",
+            "the machine is owned, not rented by the hour; --export slurm and --export kubernetes start jobs on machines that you have",
+        ),
+        (
+            Launcher::Slurm,
+            "y.sbatch",
+            "the machine is rented, and others of the plan are your own; --export skypilot or --export dstack starts it",
+        ),
+    ] {
+        let (files, all) = exported(jobs(), launcher).unwrap();
+        assert_eq!(files.iter().map(|file| file.name.as_str()).collect::<Vec<_>>(), [file, "start.sh"]);
+        let [one] = &all[..] else { panic!("{all:?}") };
+        assert!(one.starts_with("not started: y: ") && one.ends_with(left), "{one}");
+        assert!(files[1].text.contains(&format!("# {one}\n")), "{}", files[1].text);
+    }
+    // One that waits for a job of another tool is refused.
+    let (mut next, start) = planned("z", 10.0, &rented(), None);
+    next.after = vec![0];
+    let refused = exported(vec![planned("y", 0.0, &own(1, 2), None), (next, start)], Launcher::SkyPilot);
+    let why = refused.unwrap_err().to_string();
+    assert!(
+        why.starts_with("SkyPilot cannot start z: it waits for y, which SkyPilot cannot start; plan both"),
+        "{why}"
+    );
+    // Without own machines, the cluster is one with the planned GPUs, and the file says so.
+    let script = written(vec![planned("z", 0.0, &rented(), None)], Launcher::Slurm).swap_remove(0).text;
+    assert!(script.contains("# The plan rents this machine; Slurm needs one like it.\n"), "{script}");
 }
 
 #[test]

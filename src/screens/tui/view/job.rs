@@ -139,7 +139,10 @@ fn facts(painter: &Painter<'_>, live: &Live, density: Density, width: u16, room:
     facts.extend(job::data(&live.seen).map(|data| (known(&data, 6), short("data", data))));
     facts.extend(job::held_back(app, live).map(|verdict| (8, lines("verdict", verdict, 3))));
     for (label, words) in job::economy(app, live) {
-        facts.push((known(&words, if label.is_empty() { 2 } else { 5 }), lines(label, words, 3)));
+        // Limits of a plan that will be missed, and the key that plans the rest.
+        let is_missed = matches!(words.1, Role::Warning | Role::Key);
+        let weight = if is_missed { 8 } else { known(&words, if label.is_empty() { 2 } else { 5 }) };
+        facts.push((weight, lines(label, words, 3)));
     }
     for (index, board) in job::boards(&live.seen).into_iter().take(3).enumerate() {
         facts.push((if index == 0 { 4 } else { 6 }, short(if index == 0 { "GPU" } else { "" }, board)));
