@@ -225,15 +225,15 @@ impl Stretch {
         self.peak = self.peak.max(next.peak);
     }
 
-    /// Work of the kind at this place of [`Kind::ASIDE`]; `None` if there was none.
-    pub fn beside(&self, place: usize) -> Option<Beside> {
-        let (count, seconds) = self.aside[place];
+    /// Work in so many of its steps, which took these seconds and have these numbers; `None` without any.
+    fn beside(&self, (count, seconds): (u32, f32), numbers: impl Iterator<Item = u64>) -> Option<Beside> {
         let all = f64::from(self.to.saturating_sub(self.from)) / 10.0;
         // These steps train as well.
         let usual = if self.total[1].is_nan() { 0.0 } else { f64::from(self.total[1]) / 1e6 };
         let more = (f64::from(seconds) - f64::from(count) * usual).max(0.0);
         let each = Micros::new(more * 1e6 / f64::from(count)).ok()?;
-        Some(Beside { count, each, share: if all > 0.0 { (more / all).min(1.0) } else { 0.0 } })
+        let share = if all > 0.0 { (more / all).min(1.0) } else { 0.0 };
+        Some(Beside { count, each, share, period: period(numbers.collect()) })
     }
 
     /// Number of steps of all kinds.
@@ -263,6 +263,8 @@ pub struct Beside {
     pub each: Micros,
     /// Share of all time, 0 to 1; 0 if that is shorter than a tenth of a second.
     pub share: f64,
+    /// Number of steps between two of them; `None` if it varies.
+    pub period: Option<u64>,
 }
 
 /// Records of a job.
@@ -325,8 +327,10 @@ pub struct Digest {
     pub total: Option<Stretch>,
     /// Each rank as a whole; empty for a single process.
     pub ranks: Vec<Stretch>,
-    /// Number of steps between two of each kind of [`Kind::ASIDE`]; `None` if it varies.
-    pub period: [Option<u64>; 3],
+    /// Work of each kind of [`Kind::ASIDE`]; of long steps, those that repeat and are alike.
+    pub beside: [Option<Beside>; 3],
+    /// The first steps and other long ones.
+    pub first: Option<Beside>,
     /// Spread of the last training steps; `None` for few.
     pub spread: Option<Spread>,
 }
@@ -388,26 +392,63 @@ impl History {
     pub fn digest(&self, count: usize) -> Digest {
         let all = self.stretches();
         let of_rank = |rank: u16| total(self.of_rank(Some(rank)));
-        Digest {
-            slices: slices(&all, count),
-            total: total(all),
-            ranks: self.ranks().into_iter().filter_map(of_rank).collect(),
-            period: Kind::ASIDE.map(|kind| self.period(kind)),
-            spread: Spread::of(&self.steps),
-        }
+        let slices = slices(&all, count);
+        let total = total(all);
+        let (beside, first) = total.map(|total| self.beside(&total)).unwrap_or_default();
+        let ranks = self.ranks().into_iter().filter_map(of_rank).collect();
+        Digest { slices, total, ranks, beside, first, spread: Spread::of(&self.steps) }
     }
 
-    /// Median number of steps between two steps of a kind, if most are about that far apart.
-    fn period(&self, kind: Kind) -> Option<u64> {
-        let is_one = |step: &&Step| step.kind == kind && step.step > FIRST;
-        let numbers: Vec<u64> = self.steps.iter().filter(is_one).map(|step| step.step).collect();
-        let mut gaps: Vec<u64> = numbers.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).collect();
-        gaps.sort_unstable();
-        let median = *gaps.get(gaps.len() / 2)?;
-        let near = gaps.iter().filter(|gap| gap.abs_diff(median) * 10 <= median).count();
-        // Several in a row are one event, such as a slower machine.
-        (gaps.len() > 1 && median > 1 && near * 2 > gaps.len()).then_some(median)
+    /// Work beside training in all steps, by kind; and the first steps and other long ones.
+    fn beside(&self, all: &Stretch) -> ([Option<Beside>; 3], Option<Beside>) {
+        let of = |kind: Kind| self.steps.iter().filter(move |step| step.kind == kind);
+        let numbers = |kind: Kind| of(kind).map(|step| step.step).filter(|step| *step > FIRST);
+        let alike = self.alike();
+        // The last steps show which part of all long ones that is; in a short job, they are all.
+        let part = |a: f64, b: f64| if b > 0.0 { a / b } else { 0.0 };
+        let (count, seconds) = all.aside[2];
+        let many = part(alike.len() as f64, of(Kind::Other).count() as f64) * f64::from(count);
+        let long = part(time(alike.iter().copied()), time(of(Kind::Other))) * f64::from(seconds);
+        let (many, long) = (many.round() as u32, long as f32);
+        let beside = [
+            all.beside(all.aside[0], numbers(Kind::Validation)),
+            all.beside(all.aside[1], numbers(Kind::Checkpoint)),
+            all.beside((many, long), alike.iter().map(|step| step.step)),
+        ];
+        (beside, all.beside((count.saturating_sub(many), seconds - long), std::iter::empty()))
     }
+
+    /// Long steps after the first ones that are alike: none takes more than twice as long as the next shorter one. Of
+    /// several such groups it is the one that takes most time; what happened once is none.
+    fn alike(&self) -> Vec<&Step> {
+        let is_long = |step: &&Step| step.kind == Kind::Other && step.step > FIRST;
+        let mut long: Vec<&Step> = self.steps.iter().filter(is_long).collect();
+        long.sort_by(|a, b| a.total.total_cmp(&b.total));
+        let groups = long.chunk_by(|a, b| b.total <= 2.0 * a.total).map(|group| {
+            let mut group = group.to_vec();
+            group.sort_by_key(|step| step.step);
+            group
+        });
+        // Several in a row are one event, such as a slower machine.
+        let repeated = groups.filter(|group| group.windows(2).any(|pair| pair[1].step > pair[0].step + 1));
+        let sum = |group: &Vec<&Step>| time(group.iter().copied());
+        repeated.max_by(|a, b| sum(a).total_cmp(&sum(b))).unwrap_or_default()
+    }
+}
+
+/// Time of steps in microseconds.
+fn time<'a>(steps: impl Iterator<Item = &'a Step>) -> f64 {
+    steps.map(|step| f64::from(step.total)).sum()
+}
+
+/// Median number of steps between two of these, if most are about that far apart.
+fn period(numbers: Vec<u64>) -> Option<u64> {
+    let mut gaps: Vec<u64> = numbers.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).collect();
+    gaps.sort_unstable();
+    let median = *gaps.get(gaps.len() / 2)?;
+    let near = gaps.iter().filter(|gap| gap.abs_diff(median) * 10 <= median).count();
+    // Several in a row are one event, such as a slower machine.
+    (gaps.len() > 1 && median > 1 && near * 2 > gaps.len()).then_some(median)
 }
 
 /// Stretches as at most `count` of equal length in time.

@@ -126,9 +126,35 @@ fn steps_in_a_row_have_no_period() {
     let of = |every: u64| {
         let kind = |number: u64| if number.is_multiple_of(every) { Kind::Other } else { Kind::Training };
         let steps = (6..90).map(|number| step(number, 0, 9.0, kind(number)));
-        History { steps: steps.collect(), ..History::default() }.digest(9).period[2]
+        History { steps: steps.collect(), ..History::default() }.digest(9).beside[2]?.period
     };
     assert_eq!((of(1), of(10)), (None, Some(10)));
+}
+
+#[test]
+fn long_steps_that_repeat_are_apart_from_the_first_ones_and_noise() {
+    // Rollouts before every 320th step, and as many short pauses.
+    let steps: Vec<Step> = (1..=1600)
+        .map(|number| match number {
+            ..=5 => step(number, 0, 2e4, Kind::Other),
+            _ if number.is_multiple_of(320) => step(number, 0, 1.3e6 + 1e3 * number as f32, Kind::Other),
+            17 | 30 | 90 | 800 => step(number, 0, 1.9e4, Kind::Other),
+            700 => step(number, 0, 6e7, Kind::Other),
+            _ => step(number, 0, 4e3, Kind::Training),
+        })
+        .collect();
+    let of = |until: u64| {
+        let steps: Vec<Step> = steps.iter().filter(|step| step.step <= until).copied().collect();
+        let minutes = vec![total(steps.iter().map(|step| Stretch { to: 600, ..Stretch::of(step, None) })).unwrap()];
+        History { steps, minutes, ..History::default() }.digest(1)
+    };
+    let all = of(1600);
+    let (rollouts, others) = (all.beside[2].unwrap(), all.first.unwrap());
+    assert_eq!((rollouts.count, rollouts.period, others.count), (5, Some(320), 10));
+    assert!((rollouts.each.get() / 2.256e6 - 1.0).abs() < 1e-3, "{rollouts:?}");
+    assert_eq!(of(650).beside[2].map(|one| (one.count, one.period)), Some((2, None)), "two have no period");
+    assert_eq!(of(320).beside[2].map(|one| one.count), Some(3), "the short pauses repeat, one rollout does not");
+    assert_eq!(of(16).beside[2], None, "the first steps alone");
 }
 
 #[test]
