@@ -363,6 +363,25 @@ mod tests {
         assert_eq!(process.split().map(|split| split.input.get()), Some(2.0));
     }
 
+    /// As a rollout before the forward pass, of which the recorder knows no period yet.
+    #[test]
+    fn a_pause_is_not_a_part_of_the_steps() {
+        let mut recording = Recording::default();
+        let at = |long: f64, usual: f64| vec![usual, usual, long, usual];
+        let parts = Parts {
+            every: 1,
+            forward_us: at(905.0, 5.0),
+            backward_us: at(2.0, 2.0),
+            optimizer_us: at(1.0, 1.0),
+            ..Parts::default()
+        };
+        let (times_us, parts) = (at(910.0, 10.0), Box::new(parts));
+        recording
+            .hear(1, Message::Steps { first: 6, times_us, waits_us: vec![], workers: None, idle_us: vec![], parts });
+        let split = recording.processes[&1].split().unwrap();
+        assert_eq!((split.step.get(), split.forward.get(), split.rest().get()), (10.0, 5.0, 2.0));
+    }
+
     #[test]
     fn whatever_is_said_and_how_often_what_is_kept_is_bounded() {
         let mut recording = Recording::default();

@@ -32,10 +32,7 @@ fn stretches(all: &[(Level, Vec<u8>)], level: Level) -> Vec<Stretch> {
 fn kinds(all: &[(Level, Vec<u8>)]) -> Vec<(u64, Kind)> {
     let steps = all.iter().filter(|(level, _)| *level == Level::Steps);
     let steps = steps.map(|(_, bytes)| Step::from_bytes(bytes).unwrap());
-    steps
-        .filter(|step| step.step > FIRST && step.kind != Kind::Training)
-        .map(|step| (step.step, step.kind))
-        .collect()
+    steps.filter(|step| step.step > FIRST && step.kind != Kind::Training).map(|step| (step.step, step.kind)).collect()
 }
 
 #[test]

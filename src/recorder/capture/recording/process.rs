@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::work::Work;
+use crate::capture::history::PAUSE;
 use crate::capture::messages::{Held, Hello, Model, Parts, Stage, Window, World};
 use crate::live::{Exchange, Split, Waiting};
 use habitat_base::regress::quantile::median;
@@ -354,12 +355,12 @@ impl Process {
         self.held.as_ref().is_some_and(|held| held.device == "cpu")
     }
 
-    /// Split of the time of the last steps; `None` if it is unknown.
+    /// Split of the time of the last steps that trained and did nothing long beside it; `None` if it is unknown.
     pub fn split(&self) -> Option<Split> {
-        let mean = |at: usize| {
-            let all: f64 = self.parts.iter().map(|values| values[at]).sum();
-            Micros::new(all / self.parts.len() as f64).ok()
-        };
+        let own = |values: &[f64; 5]| values[0] - values[1];
+        let usual = median(&mut self.parts.iter().map(own).collect::<Vec<_>>())?;
+        let steps = || self.parts.iter().filter(|values| own(values) <= PAUSE * usual);
+        let mean = |at: usize| Micros::new(steps().map(|values| values[at]).sum::<f64>() / steps().count() as f64).ok();
         Some(Split { step: mean(0)?, input: mean(1)?, forward: mean(2)?, backward: mean(3)?, optimizer: mean(4)? })
     }
 
