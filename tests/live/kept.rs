@@ -22,6 +22,8 @@ trials! {
         a_script_follows_a_job_by_lines_of_json,
         lines_of_json_end_without_the_job,
         the_verdict_of_a_job_is_not_that_of_an_older_profile,
+        pauses_are_the_verdict_with_and_without_a_terminal,
+        a_quiet_job_keeps_its_whole_report,
     ],
     when (compiler()) => [
         #[cfg(target_os = "linux")]
@@ -197,6 +199,36 @@ fn the_plan_of_a_job_is_that_of_all_who_join() {
     // It had no steps when the screens opened.
     terminal.press("5");
     terminal.sees("first or long steps");
+}
+
+fn pauses_are_the_verdict_with_and_without_a_terminal() {
+    let place = place();
+    let script = fixtures().join("fake_job.py");
+    let script = script.to_str().unwrap();
+    let long = "long steps take ";
+    let output =
+        place.habitat(&["run", "--no-tui", "--", "python3", script, "70", "0.01"]).env("PAUSES", "1").output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains(&format!("verdict: {long}")) && said.contains("every 20 steps"), "{said}");
+    // Two have no period yet.
+    let output =
+        place.habitat(&["run", "--json-lines", "--", "python3", script, "50", "0.01"]).env("PAUSES", "1").output();
+    let said = String::from_utf8(output.unwrap().stdout).unwrap();
+    assert!(said.contains(&format!("verdict: {long}")), "{said}");
+    let said = says(&place, &["history", "fake_job"]).0;
+    assert!(said.contains(&format!("verdict    {long}")) && said.contains("2 long steps, 5"), "{said}");
+}
+
+fn a_quiet_job_keeps_its_whole_report() {
+    let place = place();
+    let script = fixtures().join("fake_job.py");
+    let (name, said) = says(&place, &["run", "--detach", "-q", "--", "python3", script.to_str().unwrap(), "30"]);
+    assert_eq!((name.trim(), &*said), ("fake_job", ""));
+    wait_for("it ends", || listed(&place, "fake_job")["standing"] == "ended");
+    let lines = says(&place, &["join", "fake_job", "--json-lines"]).0;
+    let end: Value = serde_json::from_str(lines.lines().last().unwrap()).unwrap();
+    let report = end["report"].as_str().unwrap();
+    assert!(report.contains("verdict: ") && report.contains("job ended with exit code 0"), "{end}");
 }
 
 fn what_ended_a_job_is_told() {

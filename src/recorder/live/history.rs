@@ -278,7 +278,24 @@ pub struct History {
     pub hours: Vec<Stretch>,
 }
 
+/// Most steps that are kept in memory.
+const MOST_STEPS: usize = 40_000;
+
 impl History {
+    /// Adds records of a job without files. The oldest steps go.
+    pub fn add(&mut self, records: &[(Level, Vec<u8>)]) {
+        for (level, record) in records {
+            match level {
+                Level::Steps => self.steps.extend(Step::from_bytes(record)),
+                Level::Minutes => self.minutes.extend(Stretch::from_bytes(record)),
+                Level::Hours => self.hours.extend(Stretch::from_bytes(record)),
+            }
+        }
+        if self.steps.len() > MOST_STEPS {
+            self.steps.drain(..self.steps.len() - MOST_STEPS / 2);
+        }
+    }
+
     /// Stretches of the first rank or only process in order, without gaps between the lists: hours, then minutes, then
     /// the steps of the last minute.
     pub fn stretches(&self) -> Vec<Stretch> {

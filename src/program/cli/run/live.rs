@@ -282,8 +282,6 @@ struct Watcher {
 }
 
 impl Watch for Watcher {
-    fn complete(&mut self, _recording: &Recording, _folder: &Path) {}
-
     fn hear(&mut self, pid: u32, message: &Message, at: Duration) {
         self.gather.hear(pid, message, at);
     }
