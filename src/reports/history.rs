@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use serde_json::{Value, json};
 
 use super::table::{Cell, Column, Table};
-use super::verdict::{Verdict, beside, trained};
-use super::{format, kept, ranks};
+use super::verdict::{Verdict, beside};
+use super::{aside, format, kept, ranks};
 use habitat_base::units::{Bytes, Hours, Micros};
 use habitat_recorder::live::history::{self, Digest, History, Kind, Parts, Step, Stretch};
 
@@ -123,13 +123,13 @@ fn parts(stretch: &Stretch) -> Option<String> {
 
 /// Validations, checkpoints and other long steps.
 pub fn aside(digest: &Digest) -> Option<String> {
-    let [validations, checkpoints, long] = digest.beside;
+    let [validations, checkpoints, long, first] = aside::beside(digest);
     // The first steps may take as long as all others.
-    let first = digest.first.filter(|work| work.each.get() > 0.0);
+    let first = first.filter(|work| work.each.get() > 0.0);
     let first_name = if long.is_some() { "other first or long steps" } else { "first or long steps" };
     let kinds = [("validation", validations), ("checkpoint", checkpoints), ("long steps", long), (first_name, first)];
     let words = kinds.into_iter().filter_map(|(name, work)| {
-        let history::Beside { count, each, share, period } = work?;
+        let aside::Beside { count, each, share, period } = work?;
         let often = period.map(|steps| format!(" (every {} steps)", format::grouped(steps as f64))).unwrap_or_default();
         let share = if share > 0.0 { format!(", {} of the time", whole(share)) } else { String::new() };
         let (number, each) = (format::grouped(f64::from(count)), format::time(each));
@@ -158,7 +158,7 @@ fn memory_words(digest: &Digest, total: &Stretch) -> Option<String> {
 /// Findings of the whole history: a slow rank, checkpoints, validations and other work that take long, the one that takes
 /// most first; then steps that became slower, memory that grew.
 pub fn stands_out(digest: &Digest) -> Vec<String> {
-    let late = ranks::late_ever(digest).map(|late| (late.waited * trained(digest), late.words));
+    let late = ranks::late_ever(digest).map(|late| (late.waited * aside::trained(digest), late.words));
     let beside = beside(digest).into_iter().map(|(share, verdict)| (share, verdict.to_string()));
     let mut long: Vec<(f64, String)> = late.into_iter().chain(beside).collect();
     long.sort_by(|a, b| b.0.total_cmp(&a.0));
@@ -334,9 +334,9 @@ pub fn stretch_json(stretch: &Stretch) -> Value {
 pub fn json(digest: &Digest, history: &History, verdict: Option<&Verdict>) -> Value {
     json!({
         "total": digest.total.as_ref().map(stretch_json),
-        "validation_every_steps": digest.beside[0].and_then(|work| work.period),
-        "checkpoint_every_steps": digest.beside[1].and_then(|work| work.period),
-        "other_every_steps": digest.beside[2].and_then(|work| work.period),
+        "validation_every_steps": digest.period[0],
+        "checkpoint_every_steps": digest.period[1],
+        "other_every_steps": digest.period[2],
         "spread": digest.spread.map(|spread| json!({
             "steps": spread.steps, "median_us": spread.median, "deviation_us": spread.deviation,
             "late_share": spread.late, "late_time_share": spread.late_time,

@@ -20,7 +20,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::ranks::{Farthest, Late};
-use super::{format, ranks, waits};
+use super::{aside, format, ranks, waits};
 use habitat_base::units::{Bytes, Micros};
 use habitat_recorder::live::history::{Digest, Kind};
 use habitat_recorder::live::{Snapshot, Split, Waiting};
@@ -118,7 +118,7 @@ pub fn verdict(
     let Some((share, beside)) = beside(history).into_iter().next() else { return found };
     // Shares of the training steps, as one of all time.
     let of = |found: &Verdict| shares.iter().find(|(bound, _)| *bound == found.bound)?.1;
-    let own = found.as_ref().ok().and_then(of).unwrap_or(0.0) * trained(history);
+    let own = found.as_ref().ok().and_then(of).unwrap_or(0.0) * aside::trained(history);
     match found {
         Ok(found) if own > share => {
             Ok(Verdict { because: format!("{}; that is {} of all time", found.because, whole(own)), ..found })
@@ -202,7 +202,7 @@ pub fn of_profile(profile: &Profile, memory: Option<MemoryUse>) -> Result<Verdic
 /// Checkpoints, validations and repeated long steps that take much of the time of a job, with their shares of it, the
 /// largest first.
 pub(crate) fn beside(history: &Digest) -> Vec<(f64, Verdict)> {
-    let found = Kind::ASIDE.iter().zip(history.beside).filter_map(|(kind, work)| {
+    let found = Kind::ASIDE.iter().zip(aside::beside(history)).filter_map(|(kind, work)| {
         let work = work.filter(|work| work.share >= BESIDE)?;
         let (count, each) = (format::grouped(f64::from(work.count)), format::time(work.each));
         let often = work.period.map_or_else(
@@ -222,12 +222,6 @@ pub(crate) fn beside(history: &Digest) -> Vec<(f64, Verdict)> {
     let mut found: Vec<(f64, Verdict)> = found.collect();
     found.sort_by(|a, b| b.0.total_cmp(&a.0));
     found
-}
-
-/// Share of all time in training steps.
-pub(crate) fn trained(history: &Digest) -> f64 {
-    let aside = history.beside.iter().chain([&history.first]).flatten();
-    (1.0 - aside.map(|work| work.share).sum::<f64>()).max(0.0)
 }
 
 /// Why a step without times of a GPU has none.

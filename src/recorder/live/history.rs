@@ -9,7 +9,6 @@ mod record;
 pub use record::{Level, STEP_BYTES, STRETCH_BYTES};
 
 use habitat_base::regress::quantile::median;
-use habitat_base::units::Micros;
 
 /// First steps, which never count as training: caches fill, libraries select kernels, compilers run.
 pub const FIRST: u64 = 5;
@@ -225,17 +224,6 @@ impl Stretch {
         self.peak = self.peak.max(next.peak);
     }
 
-    /// Work in so many of its steps, which took these seconds and have these numbers; `None` without any.
-    fn beside(&self, (count, seconds): (u32, f32), numbers: impl Iterator<Item = u64>) -> Option<Beside> {
-        let all = f64::from(self.to.saturating_sub(self.from)) / 10.0;
-        // These steps train as well.
-        let usual = if self.total[1].is_nan() { 0.0 } else { f64::from(self.total[1]) / 1e6 };
-        let more = (f64::from(seconds) - f64::from(count) * usual).max(0.0);
-        let each = Micros::new(more * 1e6 / f64::from(count)).ok()?;
-        let share = if all > 0.0 { (more / all).min(1.0) } else { 0.0 };
-        Some(Beside { count, each, share, period: period(numbers.collect()) })
-    }
-
     /// Number of steps of all kinds.
     pub fn all_steps(&self) -> u64 {
         u64::from(self.steps) + self.aside.iter().map(|(count, _)| u64::from(*count)).sum::<u64>()
@@ -254,19 +242,6 @@ impl Stretch {
     }
 }
 
-/// Work beside training, such as validations.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Beside {
-    /// Number of steps with such work.
-    pub count: u32,
-    /// Mean time by which they took longer than a training step.
-    pub each: Micros,
-    /// Share of all time, 0 to 1; 0 if that is shorter than a tenth of a second.
-    pub share: f64,
-    /// Number of steps between two of them; `None` if it varies.
-    pub period: Option<u64>,
-}
-
 /// Records of a job.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct History {
@@ -279,21 +254,16 @@ pub struct History {
 }
 
 /// Most steps that are kept in memory.
-const MOST_STEPS: usize = 40_000;
+const MOST_STEPS: usize = 20_000;
 
 impl History {
     /// Adds records of a job without files. The oldest steps go.
     pub fn add(&mut self, records: &[(Level, Vec<u8>)]) {
-        for (level, record) in records {
-            match level {
-                Level::Steps => self.steps.extend(Step::from_bytes(record)),
-                Level::Minutes => self.minutes.extend(Stretch::from_bytes(record)),
-                Level::Hours => self.hours.extend(Stretch::from_bytes(record)),
-            }
-        }
-        if self.steps.len() > MOST_STEPS {
-            self.steps.drain(..self.steps.len() - MOST_STEPS / 2);
-        }
+        let of = |of: Level| records.iter().filter(move |(level, _)| *level == of).map(|(_, record)| record);
+        self.steps.extend(of(Level::Steps).filter_map(|record| Step::from_bytes(record)));
+        self.minutes.extend(of(Level::Minutes).filter_map(|record| Stretch::from_bytes(record)));
+        self.hours.extend(of(Level::Hours).filter_map(|record| Stretch::from_bytes(record)));
+        self.steps.drain(..self.steps.len().saturating_sub(MOST_STEPS));
     }
 
     /// Stretches of the first rank or only process in order, without gaps between the lists: hours, then minutes, then
@@ -344,10 +314,11 @@ pub struct Digest {
     pub total: Option<Stretch>,
     /// Each rank as a whole; empty for a single process.
     pub ranks: Vec<Stretch>,
-    /// Work of each kind of [`Kind::ASIDE`]; of long steps, those that repeat and are alike.
-    pub beside: [Option<Beside>; 3],
-    /// The first steps and other long ones.
-    pub first: Option<Beside>,
+    /// Number of steps between two of each kind of [`Kind::ASIDE`]; `None` if it varies. Of the last kind, of those that
+    /// are alike.
+    pub period: [Option<u64>; 3],
+    /// Number of long steps that repeat and are alike, and their time in seconds.
+    pub alike: (u32, f32),
     /// Spread of the last training steps; `None` for few.
     pub spread: Option<Spread>,
 }
@@ -409,48 +380,42 @@ impl History {
     pub fn digest(&self, count: usize) -> Digest {
         let all = self.stretches();
         let of_rank = |rank: u16| total(self.of_rank(Some(rank)));
+        let late = |kind: Kind| self.steps.iter().filter(move |step| step.kind == kind && step.step > FIRST);
+        let alike = alike(late(Kind::Other).collect());
         let slices = slices(&all, count);
         let total = total(all);
-        let (beside, first) = total.map(|total| self.beside(&total)).unwrap_or_default();
-        let ranks = self.ranks().into_iter().filter_map(of_rank).collect();
-        Digest { slices, total, ranks, beside, first, spread: Spread::of(&self.steps) }
-    }
-
-    /// Work beside training in all steps, by kind; and the first steps and other long ones.
-    fn beside(&self, all: &Stretch) -> ([Option<Beside>; 3], Option<Beside>) {
-        let of = |kind: Kind| self.steps.iter().filter(move |step| step.kind == kind);
-        let numbers = |kind: Kind| of(kind).map(|step| step.step).filter(|step| *step > FIRST);
-        let alike = self.alike();
         // The last steps show which part of all long ones that is; in a short job, they are all.
-        let part = |a: f64, b: f64| if b > 0.0 { a / b } else { 0.0 };
-        let (count, seconds) = all.aside[2];
-        let many = part(alike.len() as f64, of(Kind::Other).count() as f64) * f64::from(count);
-        let long = part(time(alike.iter().copied()), time(of(Kind::Other))) * f64::from(seconds);
-        let (many, long) = (many.round() as u32, long as f32);
-        let beside = [
-            all.beside(all.aside[0], numbers(Kind::Validation)),
-            all.beside(all.aside[1], numbers(Kind::Checkpoint)),
-            all.beside((many, long), alike.iter().map(|step| step.step)),
-        ];
-        (beside, all.beside((count.saturating_sub(many), seconds - long), std::iter::empty()))
+        let other = self.steps.iter().filter(|step| step.kind == Kind::Other);
+        let part = (
+            alike.len() as f64 / other.clone().count().max(1) as f64,
+            time(alike.iter().copied()) / time(other).max(1.0),
+        );
+        let of = |(count, seconds): (u32, f32)| {
+            ((f64::from(count) * part.0).round() as u32, (f64::from(seconds) * part.1) as f32)
+        };
+        Digest {
+            slices,
+            total,
+            ranks: self.ranks().into_iter().filter_map(of_rank).collect(),
+            period: [period(late(Kind::Validation)), period(late(Kind::Checkpoint)), period(alike.iter().copied())],
+            alike: total.map_or((0, 0.0), |total| of(total.aside[2])),
+            spread: Spread::of(&self.steps),
+        }
     }
+}
 
-    /// Long steps after the first ones that are alike: none takes more than twice as long as the next shorter one. Of
-    /// several such groups it is the one that takes most time; what happened once is none.
-    fn alike(&self) -> Vec<&Step> {
-        let is_long = |step: &&Step| step.kind == Kind::Other && step.step > FIRST;
-        let mut long: Vec<&Step> = self.steps.iter().filter(is_long).collect();
-        long.sort_by(|a, b| a.total.total_cmp(&b.total));
-        let groups = long.chunk_by(|a, b| b.total <= 2.0 * a.total).map(|group| {
-            let mut group = group.to_vec();
-            group.sort_by_key(|step| step.step);
-            group
-        });
-        // Several in a row are one event, such as a slower machine.
-        let repeated = groups.filter(|group| group.windows(2).any(|pair| pair[1].step > pair[0].step + 1));
-        let sum = |group: &Vec<&Step>| time(group.iter().copied());
-        repeated.max_by(|a, b| sum(a).total_cmp(&sum(b))).unwrap_or_default()
-    }
+/// Long steps that are alike: none takes more than twice as long as the next shorter one. Of several such groups it is the
+/// one that takes most time; what happened once is none.
+fn alike(mut long: Vec<&Step>) -> Vec<&Step> {
+    long.sort_by(|a, b| a.total.total_cmp(&b.total));
+    // Several in a row are one event, such as a slower machine.
+    let repeat = |group: &&[&Step]| {
+        let numbers = group.iter().map(|step| step.step);
+        numbers.clone().max() >= numbers.min().map(|first| first + group.len() as u64)
+    };
+    let groups = long.chunk_by(|a, b| b.total <= 2.0 * a.total).filter(repeat);
+    let sum = |group: &[&Step]| time(group.iter().copied());
+    groups.max_by(|a, b| sum(a).total_cmp(&sum(b))).map(<[&Step]>::to_vec).unwrap_or_default()
 }
 
 /// Time of steps in microseconds.
@@ -459,7 +424,9 @@ fn time<'a>(steps: impl Iterator<Item = &'a Step>) -> f64 {
 }
 
 /// Median number of steps between two of these, if most are about that far apart.
-fn period(numbers: Vec<u64>) -> Option<u64> {
+fn period<'a>(steps: impl Iterator<Item = &'a Step>) -> Option<u64> {
+    let mut numbers: Vec<u64> = steps.map(|step| step.step).collect();
+    numbers.sort_unstable();
     let mut gaps: Vec<u64> = numbers.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).collect();
     gaps.sort_unstable();
     let median = *gaps.get(gaps.len() / 2)?;

@@ -73,14 +73,14 @@ fn checkpoints_that_take_much_of_the_time_stand_out() {
     one.aside[2] = (10, 33.0);
     let mut found = digest(vec![one]);
     assert!(stands_out(&found).is_empty(), "single pauses");
-    found.beside[2] = found.first.take();
+    found.alike = (10, 33.0);
     assert_eq!(
         stands_out(&found),
         ["long steps take 53 % of the time: 10 of 3.20 s; do less often, or faster, what the loop does there"]
     );
-    found.beside[2].as_mut().unwrap().period = Some(60);
-    found.beside[0] = found.beside[2].map(|work| history::Beside { share: 0.9, ..work });
-    assert!(stands_out(&found)[0].starts_with("validations take 90 %"), "the largest first");
+    found.period[2] = Some(60);
+    found.total.as_mut().unwrap().aside[0] = (10, 43.0);
+    assert!(stands_out(&found)[0].starts_with("validations take 70 %"), "the largest first");
     assert!(stands_out(&found)[1].starts_with("long steps take 53 % of the time: every 60 steps, 3.20 s each; do"));
 }
 

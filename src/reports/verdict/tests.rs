@@ -1,6 +1,6 @@
 use super::*;
 use habitat_base::units::GIB;
-use habitat_recorder::live::history::{Beside, Parts, Stretch};
+use habitat_recorder::live::history::{Parts, Stretch};
 use habitat_recorder::live::{Exchange, Process};
 use habitat_step::profile::Step;
 
@@ -265,16 +265,14 @@ fn what_is_not_known_says_why() {
     );
 }
 
-/// Work beside training: the shares of all time, with the number of steps between two.
-fn history(beside: [(f64, Option<u64>); 3]) -> Digest {
-    let of = |(share, period): (f64, Option<u64>)| {
-        let each = Micros::known(share * 1e7);
-        (share > 0.0).then_some(Beside { count: 10, each, share, period })
-    };
-    Digest { beside: beside.map(of), ..Digest::default() }
+/// A job of 100 s with ten validations, checkpoints and long steps, of these shares of the time and periods.
+fn history(beside: [(f32, Option<u64>); 3]) -> Digest {
+    let aside = beside.map(|(share, _)| if share > 0.0 { (10, share * 100.0) } else { (0, 0.0) });
+    let total = Some(Stretch { to: 1000, aside, ..Stretch::empty(0, None) });
+    Digest { total, alike: aside[2], period: beside.map(|(_, period)| period), ..Digest::default() }
 }
 
-const NO_WORK: (f64, Option<u64>) = (0.0, None);
+const NO_WORK: (f32, Option<u64>) = (0.0, None);
 
 #[test]
 fn work_beside_training_is_the_verdict_if_it_takes_most_of_the_time_outside_the_passes() {
@@ -297,7 +295,7 @@ fn work_beside_training_is_the_verdict_if_it_takes_most_of_the_time_outside_the_
     let both = history([(0.24, None), NO_WORK, (0.28, None)]);
     assert!(on(&none, &both).unwrap().starts_with("long steps take 28 % of the time: 10 of 2.80 s"), "no period yet");
     assert!(on(&none, &history([NO_WORK, (0.19, Some(9)), NO_WORK])).is_err());
-    let first = Digest { first: both.beside[2], ..Digest::default() };
+    let first = Digest { alike: (0, 0.0), ..history([NO_WORK, NO_WORK, (0.6, None)]) };
     assert!(on(&none, &first).is_err(), "the first steps and single pauses");
 }
 

@@ -28,7 +28,7 @@ use habitat_recorder::capture::history::Gather;
 use habitat_recorder::capture::messages::Message;
 use habitat_recorder::capture::smi::Boards;
 use habitat_recorder::capture::{
-    self, Control, Identity, JobOptions, Progress, Recording, RecordingStatus, Running, Settings, Watch,
+    self, Control, Identity, JobOptions, Progress, RecordingStatus, Running, Settings, Watch,
 };
 use habitat_recorder::live::{self, Aim, Snapshot, State, Update, Wanted, Wish};
 use habitat_step::catalog::Catalog;

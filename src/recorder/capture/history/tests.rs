@@ -85,17 +85,15 @@ fn a_validation_and_a_save_in_one_step_are_two_with_their_own_times() {
         let kinds = kinds(&all);
         assert_eq!(kinds.len(), 20, "{kinds:?}");
         assert_eq!(kinds[..2], [(100, Kind::Validation), (100, Kind::Checkpoint)]);
-        let steps = all.iter().filter(|(level, _)| *level == Level::Steps);
-        let steps = steps.map(|(_, bytes)| Step::from_bytes(bytes).unwrap()).collect();
-        let minutes = stretches(&all, Level::Minutes);
-        let digest = crate::live::history::History { steps, minutes, hours: vec![] }.digest(1);
-        let [found, saves, other] = digest.beside;
-        for (one, true_time) in [(found, validation), (saves, saved)] {
-            let one = one.unwrap();
-            assert_eq!((one.count, one.period), (10, Some(100)));
-            assert!((one.each.get() / true_time - 1.0).abs() < 1e-3, "{one:?}, {true_time}");
+        let mut history = crate::live::history::History::default();
+        history.add(&all);
+        let digest = history.digest(1);
+        assert_eq!((digest.period[..2].to_vec(), digest.alike), (vec![Some(100); 2], (0, 0.0)));
+        let aside = digest.total.unwrap().aside;
+        for ((count, seconds), true_time) in [(aside[0], validation), (aside[1], saved)] {
+            let each = f64::from(seconds) * 1e6 / f64::from(count) - 1e5;
+            assert!(count == 10 && (each / true_time - 1.0).abs() < 1e-3, "{count} of {each}, {true_time}");
         }
-        assert_eq!(other, None);
     }
 }
 

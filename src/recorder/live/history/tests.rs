@@ -126,7 +126,7 @@ fn steps_in_a_row_have_no_period() {
     let of = |every: u64| {
         let kind = |number: u64| if number.is_multiple_of(every) { Kind::Other } else { Kind::Training };
         let steps = (6..90).map(|number| step(number, 0, 9.0, kind(number)));
-        History { steps: steps.collect(), ..History::default() }.digest(9).beside[2]?.period
+        History { steps: steps.collect(), ..History::default() }.digest(9).period[2]
     };
     assert_eq!((of(1), of(10)), (None, Some(10)));
 }
@@ -149,12 +149,11 @@ fn long_steps_that_repeat_are_apart_from_the_first_ones_and_noise() {
         History { steps, minutes, ..History::default() }.digest(1)
     };
     let all = of(1600);
-    let (rollouts, others) = (all.beside[2].unwrap(), all.first.unwrap());
-    assert_eq!((rollouts.count, rollouts.period, others.count), (5, Some(320), 10));
-    assert!((rollouts.each.get() / 2.256e6 - 1.0).abs() < 1e-3, "{rollouts:?}");
-    assert_eq!(of(650).beside[2].map(|one| (one.count, one.period)), Some((2, None)), "two have no period");
-    assert_eq!(of(320).beside[2].map(|one| one.count), Some(3), "the short pauses repeat, one rollout does not");
-    assert_eq!(of(16).beside[2], None, "the first steps alone");
+    assert_eq!((all.alike.0, all.period[2], all.total.unwrap().aside[2].0), (5, Some(320), 15));
+    assert!((all.alike.1 / 11.3 - 1.0).abs() < 1e-3, "{:?}", all.alike);
+    assert_eq!((of(650).alike.0, of(650).period[2]), (2, None), "two have no period");
+    assert_eq!(of(320).alike.0, 3, "the short pauses repeat, one rollout does not");
+    assert_eq!(of(16).alike, (0, 0.0), "the first steps alone");
 }
 
 #[test]
