@@ -185,12 +185,12 @@ const BUDGETS: [(&str, usize); 9] = [
     ("base", 1200),
     ("step", 7065),
     ("traces", 8440),
-    ("prediction", 14050),
+    ("prediction", 14040),
     ("planning", 10530),
-    ("recorder", 7470),
-    ("reports", 12420),
+    ("recorder", 7480),
+    ("reports", 12410),
     ("screens", 10342),
-    ("program", 14930),
+    ("program", 14940),
 ];
 
 #[test]

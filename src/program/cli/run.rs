@@ -83,10 +83,8 @@ impl Watch for Watcher<'_> {
         let args = &*self.session.args;
         let done = self.session.write(recording, folder, args.force);
         if let (Ok(_), false, false) = (&done, args.quiet, args.stop_after_recording) {
-            terminal::say(format_args!(
-                "habitat-tui: recorded; profile written to {}; the job keeps running",
-                self.session.output.display()
-            ));
+            let output = self.session.output.display();
+            terminal::say(format_args!("habitat-tui: recorded; profile written to {output}; the job keeps running"));
         }
         self.written = Some(done);
     }
@@ -104,13 +102,13 @@ fn plainly(session: &Session) -> Result<u8, CliError> {
     let pid = running.pid();
     let mut watcher = Watcher { session, written: None, gather: Gather::default(), history: History::default() };
     let mut finished = running.follow(&mut watcher);
-    let Watcher { mut written, mut gather, mut history, .. } = watcher;
-    gather.end();
-    history.add(&gather.due());
-    if written.is_none() && finished.recording.seen() == RecordingStatus::Recorded {
-        written = Some(session.write(&finished.recording, finished.folder.path(), session.args.force));
+    watcher.gather.end();
+    watcher.history.add(&watcher.gather.due());
+    if watcher.written.is_none() && finished.recording.seen() == RecordingStatus::Recorded {
+        watcher.written = Some(session.write(&finished.recording, finished.folder.path(), session.args.force));
     }
-    let Conclusion { text, code, .. } = conclude(session, &options, pid, &mut finished, written, &history.digest(1));
+    let history = watcher.history.digest(1);
+    let Conclusion { text, code, .. } = conclude(session, &options, pid, &mut finished, watcher.written, &history);
     // Ignore a closed standard error.
     let _ = terminal::stderr().write_all(&text);
     if finished.interrupted {

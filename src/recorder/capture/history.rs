@@ -255,8 +255,6 @@ impl Process {
                     Kind::Validation
                 } else if saved >= SAVED * more {
                     Kind::Checkpoint
-                } else if has_more {
-                    Kind::Validation
                 } else if (saved > 0.0 || time - waited >= PAUSE * usual) && !self.is_noise(step, time) {
                     Kind::Other
                 } else {

@@ -230,14 +230,11 @@ impl Running {
 }
 
 /// The signal to send after `before`. Only a user's request starts with an interrupt.
-const fn follows(before: Option<StopSignal>, why: Asked) -> StopSignal {
+fn follows(before: Option<StopSignal>, why: Asked) -> StopSignal {
     match (before, why) {
         (None, Asked::Wished) => StopSignal::Interrupt,
         (None, Asked::Timeout | Asked::Recorded) => StopSignal::Terminate,
-        (Some(sent), _) => match sent.stronger() {
-            Some(stronger) => stronger,
-            None => sent,
-        },
+        (Some(sent), _) => sent.stronger().unwrap_or(sent),
     }
 }
 

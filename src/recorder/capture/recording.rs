@@ -118,11 +118,9 @@ impl Recording {
     /// Whether the requested recording is complete: the windows of every recording process, and `steps` steps outside
     /// of them.
     pub fn is_complete(&self, windows: u32, steps: usize) -> bool {
-        let mut recording = self
-            .processes
-            .values()
-            .filter(|process| process.in_window || !process.windows.is_empty() || process.parameters.is_some())
-            .peekable();
+        let is_one =
+            |process: &&Process| process.in_window || !process.windows.is_empty() || process.parameters.is_some();
+        let mut recording = self.processes.values().filter(is_one).peekable();
         recording.peek().is_some()
             && recording.all(|process| {
                 process.windows.len() >= windows as usize
@@ -141,9 +139,7 @@ impl Recording {
         }
         let cuda = || self.processes.values().filter(|process| process.has_cuda);
         if cuda().next().is_some() {
-            let open = cuda()
-                .filter(|process| process.in_window)
-                .map(|_| "the program was ended within the window".to_owned());
+            let open = cuda().filter(|it| it.in_window).map(|_| "the program was ended within the window".to_owned());
             let reasons =
                 cuda().flat_map(|process| process.refused.iter().chain(&process.dropped).chain(&process.faults));
             return RecordingStatus::NoKernels(reasons.cloned().chain(open).collect());

@@ -279,10 +279,8 @@ impl History {
 
     /// The ranks in order; empty for a single process.
     pub fn ranks(&self) -> Vec<u16> {
-        let mut ranks: Vec<u16> = self.minutes.iter().chain(&self.hours).filter_map(|stretch| stretch.rank).collect();
-        ranks.sort_unstable();
-        ranks.dedup();
-        ranks
+        let ranks = self.minutes.iter().chain(&self.hours).filter_map(|stretch| stretch.rank);
+        ranks.collect::<std::collections::BTreeSet<u16>>().into_iter().collect()
     }
 
     /// Stretches of one rank in order.
@@ -390,15 +388,13 @@ impl History {
             alike.len() as f64 / other.clone().count().max(1) as f64,
             time(alike.iter().copied()) / time(other).max(1.0),
         );
-        let of = |(count, seconds): (u32, f32)| {
-            ((f64::from(count) * part.0).round() as u32, (f64::from(seconds) * part.1) as f32)
-        };
+        let (count, seconds) = total.map_or((0, 0.0), |total| total.aside[2]);
         Digest {
             slices,
             total,
             ranks: self.ranks().into_iter().filter_map(of_rank).collect(),
             period: [period(late(Kind::Validation)), period(late(Kind::Checkpoint)), period(alike.iter().copied())],
-            alike: total.map_or((0, 0.0), |total| of(total.aside[2])),
+            alike: ((f64::from(count) * part.0).round() as u32, (f64::from(seconds) * part.1) as f32),
             spread: Spread::of(&self.steps),
         }
     }

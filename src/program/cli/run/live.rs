@@ -32,7 +32,7 @@ use habitat_recorder::capture::{
 };
 use habitat_recorder::live::{self, Aim, Snapshot, State, Update, Wanted, Wish};
 use habitat_step::catalog::Catalog;
-use habitat_step::profile::{self, Mode, Profile, Workload};
+use habitat_step::profile::{self, Profile, Workload};
 
 /// Time between two looks at the job.
 const PACE: Duration = Duration::from_millis(250);
@@ -198,19 +198,10 @@ fn in_short(command: &[OsString]) -> String {
 
 /// Placeholder until there is a profile.
 fn nothing_yet(name: &str) -> Profile {
-    let workload = Workload {
-        name: name.to_owned(),
-        mode: Mode::Training,
-        batch_size: None,
-        micro_batches: None,
-        sequence_length: None,
-        precision: None,
-        parameter_count: None,
-    };
     Profile {
         format: profile::FORMAT.to_owned(),
         version: profile::VERSION,
-        workload,
+        workload: Workload { name: name.to_owned(), ..Workload::default() },
         origin: None,
         step: None,
         operations: Vec::new(),

@@ -180,13 +180,9 @@ impl Process {
     pub fn pace(&self) -> Option<Range<Micros>> {
         let settled = self.settled();
         let mean = |steps: &[Timed]| steps.iter().map(|timed| timed.time_us).sum::<f64>() / steps.len() as f64;
-        let parts: Vec<f64> = if settled.len() < 2 * TENTHS {
-            settled.iter().map(|timed| timed.time_us).collect()
-        } else {
-            (0..TENTHS)
-                .map(|part| mean(&settled[part * settled.len() / TENTHS..(part + 1) * settled.len() / TENTHS]))
-                .collect()
-        };
+        let count = if settled.len() < 2 * TENTHS { settled.len() } else { TENTHS };
+        let from = |part: usize| part * settled.len() / count;
+        let parts: Vec<f64> = (0..count).map(|part| mean(&settled[from(part)..from(part + 1)])).collect();
         let low = parts.iter().copied().min_by(f64::total_cmp)?;
         let high = parts.iter().copied().max_by(f64::total_cmp)?;
         let [low, mid, high] = [low, mean(settled), high].map(|time| Micros::new(time).ok());
