@@ -30,7 +30,7 @@ pub(crate) fn trained(digest: &Digest) -> f64 {
     (1.0 - beside(digest).iter().flatten().map(|work| work.share).sum::<f64>()).max(0.0)
 }
 
-/// Work in so many steps, which took these seconds; `None` without any.
+/// Work in a number of steps, and their seconds; `None` without any.
 fn of(total: &Stretch, (count, seconds): (u32, f32), period: Option<u64>) -> Option<Beside> {
     let all = f64::from(total.to.saturating_sub(total.from)) / 10.0;
     // These steps train as well.

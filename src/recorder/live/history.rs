@@ -312,8 +312,8 @@ pub struct Digest {
     pub total: Option<Stretch>,
     /// Each rank as a whole; empty for a single process.
     pub ranks: Vec<Stretch>,
-    /// Number of steps between two of each kind of [`Kind::ASIDE`]; `None` if it varies. Of the last kind, of those that
-    /// are alike.
+    /// Number of steps between two of each kind of [`Kind::ASIDE`], for the last kind between two that are alike; `None`
+    /// if it varies.
     pub period: [Option<u64>; 3],
     /// Number of long steps that repeat and are alike, and their time in seconds.
     pub alike: (u32, f32),
@@ -400,8 +400,8 @@ impl History {
     }
 }
 
-/// Long steps that are alike: none takes more than twice as long as the next shorter one. Of several such groups it is the
-/// one that takes most time; what happened once is none.
+/// Long steps that are alike: none takes more than twice as long as the next shorter one. The group that
+/// takes most time counts, and a single event is not a group.
 fn alike(mut long: Vec<&Step>) -> Vec<&Step> {
     long.sort_by(|a, b| a.total.total_cmp(&b.total));
     // Several in a row are one event, such as a slower machine.
