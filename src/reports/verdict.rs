@@ -144,7 +144,7 @@ fn of_steps(
         return Ok(of_data(waiting, of_ranks));
     }
     if let Some(slow) = ranks::slowest(seen).filter(|it| it.value.get() >= it.median.get() * ranks::SLOW) {
-        return Ok(of_rank(slow));
+        return Ok(of_rank(&slow));
     }
     if let Some(loading) = profile.and_then(|profile| of_loading(seen.waiting, profile, recorded.as_ref())) {
         return Ok(loading);
@@ -321,7 +321,7 @@ pub fn waited(waiting: Waiting) -> String {
     format!("{} of the time of {of}", whole(waiting.share))
 }
 
-fn of_rank(slow: Farthest<'_, Micros>) -> Verdict {
+fn of_rank(slow: &Farthest<'_, Micros>) -> Verdict {
     let [step, median] = [slow.value, slow.median].map(format::time);
     let name = ranks::name(slow.process);
     Verdict {
