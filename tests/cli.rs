@@ -305,6 +305,15 @@ fn what_cannot_be_met_is_told_with_exit_code_1() {
 #[test]
 fn an_unknown_gpu_is_met_with_near_names() {
     let bench = Bench::new();
+    for (filter, words) in [
+        (&["gpus", "h100x"][..], "no GPU \"h100x\" in the catalog (near: h100-sxm5-80gb"),
+        (&["gpus", "zzz", "--json"], "`habitat-tui gpus` lists all"),
+        (&["offers", "--gpu", "a16"], "no offer matches \"a16\"; `habitat-tui offers --all` lists all"),
+    ] {
+        let empty = bench.run(filter);
+        assert_eq!(empty.status.code(), Some(1));
+        assert!(text(&empty.stderr).contains(words), "{filter:?}: {}", text(&empty.stderr));
+    }
     let profile = bench.file("p.habitat.json", PROFILE);
     let error = bench.error(&["predict", path(&profile), "--to", "h100x"]);
     assert!(error.contains("h100-sxm5-80gb") && error.contains("habitat-tui gpus"), "{error}");

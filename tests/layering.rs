@@ -187,10 +187,10 @@ const BUDGETS: [(&str, usize); 9] = [
     ("traces", 8440),
     ("prediction", 14050),
     ("planning", 10680),
-    ("recorder", 7470),
-    ("reports", 12430),
-    ("screens", 10344),
-    ("program", 14930),
+    ("recorder", 7480),
+    ("reports", 12535),
+    ("screens", 10352),
+    ("program", 14945),
 ];
 
 #[test]

@@ -28,7 +28,7 @@ pub use totals::{OperatorTotals, TotalsError};
 
 use habitat_base::units::{Bytes, GpuSlug, Micros};
 use habitat_step::catalog::{Catalog, GpuSpec};
-use habitat_step::profile::{Mode, Origin, Workload};
+use habitat_step::profile::{Origin, Workload};
 
 use super::estimate::{Estimate, MethodShare, StepTime};
 use super::finding::Finding;
@@ -170,15 +170,7 @@ fn alike(gpu: &GpuSlug, known: &GpuSlug) -> Finding {
 const FAR: f64 = 0.6;
 
 fn workload(totals: &OperatorTotals) -> Workload {
-    Workload {
-        name: "black box".to_owned(),
-        mode: Mode::Training,
-        batch_size: Some(totals.batch_size),
-        micro_batches: None,
-        sequence_length: None,
-        precision: None,
-        parameter_count: None,
-    }
+    Workload { name: "black box".to_owned(), batch_size: Some(totals.batch_size), ..Workload::default() }
 }
 
 fn origin(gpu: &GpuSlug) -> Origin {

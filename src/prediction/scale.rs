@@ -65,7 +65,7 @@ pub struct ScaledStep {
     pub step: Estimate,
     /// Increase of the middle value over one GPU, or over one replica of the model.
     pub extra: Micros,
-    /// What it is made of.
+    /// Its parts.
     pub scaling: Scaling,
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::table::{Cell, Column, Table};
 use super::verdict::{Verdict, beside};
-use super::{format, kept};
+use super::{aside, format, kept, ranks};
 use habitat_base::units::{Bytes, Hours, Micros};
 use habitat_recorder::live::history::{self, Digest, History, Kind, Parts, Step, Stretch};
 
@@ -16,8 +16,6 @@ const SLOWER: f64 = 1.15;
 const GROWN: (f32, f32) = (1.2, 512.0);
 /// Share of the time of training steps from which late ones are mentioned.
 const LATE_TIME: f64 = 0.1;
-/// Share of a step that the others wait for a rank from which it is slow.
-const LATE: f32 = 0.2;
 /// Labels of the parts of a step, in the order of [`shares`].
 const PARTS: [&str; 5] = ["input", "forward", "backward", "optimizer", "rest"];
 
@@ -88,7 +86,7 @@ fn lines(digest: &Digest, verdict: &Result<Verdict, String>, at_least: bool) -> 
     }
     lines.extend(spread(digest).map(|words| ("spread", words)));
     lines.extend(parts(&total).map(|words| ("parts", words)));
-    lines.extend(aside(digest, &total).map(|words| ("beside", words)));
+    lines.extend(aside(digest).map(|words| ("beside", words)));
     lines.extend(memory_words(digest, &total).map(|words| ("memory", words)));
     if !total.busy.is_nan() {
         lines.push(("GPUs", format!("{} busy on average", whole(f64::from(total.busy)))));
@@ -124,27 +122,22 @@ fn parts(stretch: &Stretch) -> Option<String> {
 }
 
 /// Validations, checkpoints and other long steps.
-pub fn aside(digest: &Digest, total: &Stretch) -> Option<String> {
-    let words = Kind::ASIDE.iter().enumerate().filter_map(|(place, kind)| {
-        // The first steps may take as long as all others.
-        let is_more = |work: &history::Beside| *kind != Kind::Other || work.each.get() > 0.0;
-        let history::Beside { count, each, share } = total.beside(place).filter(is_more)?;
-        let period = digest.period[place];
-        let often = period.map(|steps| format!(" (every {} steps)", format::grouped(steps as f64)));
+pub fn aside(digest: &Digest) -> Option<String> {
+    let [validations, checkpoints, long, first] = aside::beside(digest);
+    // The first steps may take as long as all others.
+    let first = first.filter(|work| work.each.get() > 0.0);
+    let first_name = if long.is_some() { "other first or long steps" } else { "first or long steps" };
+    let kinds = [("validation", validations), ("checkpoint", checkpoints), ("long steps", long), (first_name, first)];
+    let words = kinds.into_iter().filter_map(|(name, work)| {
+        let aside::Beside { count, each, share, period } = work?;
+        let often = period.map(|steps| format!(" (every {} steps)", format::grouped(steps as f64))).unwrap_or_default();
         let share = if share > 0.0 { format!(", {} of the time", whole(share)) } else { String::new() };
-        let name = match (kind, count) {
-            (Kind::Other, _) if period.is_some() => "long steps",
-            (Kind::Other, _) => "first or long steps",
-            (Kind::Validation, 1) => "validation",
-            (Kind::Validation, _) => "validations",
-            (_, 1) => "checkpoint",
-            _ => "checkpoints",
-        };
-        let count = format::grouped(f64::from(count));
-        let (often, each) = (often.unwrap_or_default(), format::time(each));
-        Some(match kind {
-            Kind::Other => format!("{count} {name}{often}, {each} longer each{share}"),
-            _ => format!("{count} {name}{often} of {each}{share}"),
+        let (number, each) = (format::grouped(f64::from(count)), format::time(each));
+        Some(match (name.strip_suffix(" steps"), count) {
+            (Some(name), 1) => format!("{number} {name} step, {each} longer{share}"),
+            (Some(_), _) => format!("{number} {name}{often}, {each} longer each{share}"),
+            (None, 1) => format!("{number} {name} of {each}{share}"),
+            (None, _) => format!("{number} {name}s{often} of {each}{share}"),
         })
     });
     let words: Vec<String> = words.collect();
@@ -162,32 +155,14 @@ fn memory_words(digest: &Digest, total: &Stretch) -> Option<String> {
     Some(format!("{} resident{from}{peak}", memory(total.resident)))
 }
 
-/// Findings of the whole history, most important first: a slow rank, steps that became slower, checkpoints, validations and
-/// other periodic work that take long, memory that grew.
+/// Findings of the whole history: a slow rank, checkpoints, validations and other work that take long, the one that takes
+/// most first; then steps that became slower, memory that grew.
 pub fn stands_out(digest: &Digest) -> Vec<String> {
-    let long = beside(digest).into_iter().map(|(_, verdict)| verdict.to_string());
-    let steps = [slow_rank(&digest.ranks), slower(digest)].into_iter().flatten();
-    steps.chain(long).chain(grown(digest)).collect()
-}
-
-/// The rank that the others wait for, by its own computing time.
-fn slow_rank(ranks: &[Stretch]) -> Option<String> {
-    let mut known: Vec<(&Stretch, f32, f32)> =
-        ranks.iter().filter_map(|rank| Some((rank, rank.own()?, rank.parts.idle))).collect();
-    known.sort_by(|a, b| a.1.total_cmp(&b.1));
-    let (slow, own, idle) = *known.last()?;
-    let (_, median, waits) = known[(known.len() - 1) / 2];
-    let is_late = known.len() > 1 && waits - idle >= LATE * slow.total[1];
-    is_late.then(|| {
-        format!(
-            "rank {} is slow: it computes {} of each step of {}, the median of {} ranks {}; the others wait for it",
-            slow.rank.unwrap_or_default(),
-            time(own),
-            time(slow.total[1]),
-            known.len(),
-            time(median)
-        )
-    })
+    let late = ranks::late_ever(digest).map(|late| (late.waited * aside::trained(digest), late.words));
+    let beside = beside(digest).into_iter().map(|(share, verdict)| (share, verdict.to_string()));
+    let mut long: Vec<(f64, String)> = late.into_iter().chain(beside).collect();
+    long.sort_by(|a, b| b.0.total_cmp(&a.0));
+    long.into_iter().map(|(_, words)| words).chain(slower(digest)).chain(grown(digest)).collect()
 }
 
 /// Steps that became slower: the last quarter of the time against the first.

@@ -5,6 +5,8 @@
 //!
 //! It must not know: the command line, files, a terminal.
 
+mod aside;
+
 pub mod answer;
 pub mod batches;
 pub mod beside;

@@ -6,15 +6,16 @@
 
 use super::format;
 use habitat_base::units::Micros;
-use habitat_recorder::live::{Exchange, Process, Snapshot, Waiting};
+use habitat_recorder::live::history::Digest;
+use habitat_recorder::live::{Process, Snapshot, Waiting};
 
 /// A rank is slow if its step takes this many times the median.
 pub const SLOW: f64 = 1.1;
-/// A rank is late if the median rank waits longer than it by this share of the step.
+/// A rank is late if the median rank computes less and waits longer than it, both by this share of the step.
 pub const LATE: f64 = 0.2;
 
 /// The rank with the highest value, and the median of all ranks.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Farthest<'a, T> {
     /// The rank.
     pub process: &'a Process,
@@ -22,20 +23,18 @@ pub struct Farthest<'a, T> {
     pub value: T,
     /// Median of all ranks; for an even number, the lower of the middle two.
     pub median: T,
-    /// Number of ranks.
-    pub ranks: usize,
+    /// The other rank of two, else that of the median, with their number.
+    pub others: String,
 }
 
-/// Ranks with a known value, in ascending order.
-fn sorted<T: Copy>(
-    seen: &Snapshot,
-    value: impl Fn(&Process) -> Option<T>,
-    number: impl Fn(T) -> f64,
-) -> Vec<(&Process, T)> {
-    let ranks = seen.processes.iter().filter(|process| process.is_rank && process.steps > 0);
-    let mut known: Vec<(&Process, T)> = ranks.filter_map(|process| Some((process, value(process)?))).collect();
-    known.sort_by(|a, b| number(a.1).total_cmp(&number(b.1)));
-    known
+/// The ranks of the training that made steps.
+fn ranks(seen: &Snapshot) -> impl Iterator<Item = &Process> {
+    seen.processes.iter().filter(|process| process.is_rank && process.steps > 0)
+}
+
+/// Words for the median of sorted ranks: of two, it is the value of the other one.
+fn others(count: usize, first: &str) -> String {
+    if count == 2 { first.to_owned() } else { format!("the median of {count} ranks") }
 }
 
 /// The rank with the highest known value; `None` for fewer than two ranks.
@@ -44,10 +43,12 @@ fn farthest<T: Copy>(
     value: impl Fn(&Process) -> Option<T>,
     number: fn(T) -> f64,
 ) -> Option<Farthest<'_, T>> {
-    let ranks = sorted(seen, value, number);
-    let median = ranks.get(ranks.len().checked_sub(1)? / 2)?.1;
-    let &(process, value) = ranks.last()?;
-    (ranks.len() > 1).then_some(Farthest { process, value, median, ranks: ranks.len() })
+    let mut known: Vec<(&Process, T)> = ranks(seen).filter_map(|process| Some((process, value(process)?))).collect();
+    known.sort_by(|a, b| number(a.1).total_cmp(&number(b.1)));
+    let (first, median) = known.get(known.len().checked_sub(1)? / 2)?;
+    let &(process, value) = known.last()?;
+    let others = others(known.len(), &name(first));
+    (known.len() > 1).then_some(Farthest { process, value, median: *median, others })
 }
 
 /// The rank with the longest steps.
@@ -61,46 +62,51 @@ pub fn waits_most(seen: &Snapshot) -> Option<Farthest<'_, Waiting>> {
 }
 
 /// A late rank.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Late<'a> {
-    /// The rank.
-    pub process: &'a Process,
-    /// Time per step that it does not wait.
-    pub own: Micros,
-    /// Step time.
-    pub step: Micros,
-    /// Time that the median rank waits; for an even number, the upper of the middle two.
-    pub waited: Micros,
-    /// The other rank, if there are two.
-    pub other: Option<&'a Process>,
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Late {
+    /// Its name.
+    pub(crate) name: String,
+    /// Share of its step that the median rank waits; for an even number, the upper of the middle two.
+    pub(crate) waited: f64,
+    /// The finding with its figures.
+    pub(crate) words: String,
 }
 
-/// The rank that the others wait for by at least [`LATE`] of its step; `None` if there is none or the waits are
-/// unknown.
-pub(crate) fn late(seen: &Snapshot) -> Option<Late<'_>> {
-    let ranks = sorted(seen, |process| process.exchange, |exchange: Exchange| exchange.waiting.get());
-    let &(process, Exchange { step, waiting }) = ranks.first()?;
-    let median = ranks[ranks.len() / 2].1.waiting;
-    let is_late = median.get() - waiting.get() >= LATE * step.get();
-    is_late.then(|| Late {
-        process,
-        own: Micros::known((step.get() - waiting.get()).max(0.0)),
-        step,
-        waited: median,
-        other: (ranks.len() == 2).then(|| ranks[1].0),
-    })
+/// The rank that the others wait for by at least [`LATE`] of its step: of the whole job, or of its last steps; `None` if
+/// there is none or the waits are unknown.
+pub(crate) fn late(seen: &Snapshot, history: &Digest) -> Option<Late> {
+    let last = ranks(seen).filter_map(|process| {
+        let (exchange, data) = (process.exchange?, process.waiting.map_or(0.0, |waiting| waiting.share));
+        Some((name(process), exchange.step.get(), exchange.waiting.get(), data * exchange.step.get()))
+    });
+    late_ever(history).or_else(|| late_of(last.collect()))
 }
 
-/// Words for a late rank.
-fn late_words(late: &Late<'_>) -> String {
-    let others = late.other.map_or_else(|| "the median rank".to_owned(), name);
-    format!(
-        "{} is slow: {} of its {} step are its own work; {others} waits {} in collectives",
-        name(late.process),
-        format::time(late.own),
-        format::time(late.step),
-        format::time(late.waited)
-    )
+/// The same, of the whole job alone.
+pub(crate) fn late_ever(history: &Digest) -> Option<Late> {
+    let known = history.ranks.iter().filter_map(|rank| {
+        let [step, own, waiting] = [rank.total[1], rank.own()?, rank.parts.idle].map(f64::from);
+        Some((format!("rank {}", rank.rank.unwrap_or_default()), step, waiting, step - waiting - own))
+    });
+    late_of(known.collect())
+}
+
+/// The late one of ranks: their names, and the times in microseconds of a step and of the waits for ranks and data in it.
+fn late_of(mut ranks: Vec<(String, f64, f64, f64)>) -> Option<Late> {
+    let own = |(_, step, waiting, data): &(String, f64, f64, f64)| (step - waiting - data).max(0.0);
+    ranks.sort_by(|a, b| own(a).total_cmp(&own(b)));
+    let (late, median) = (ranks.last()?, &ranks[(ranks.len() - 1) / 2]);
+    let (name, step, waiting, _) = late;
+    let least = (own(late) - own(median)).min(median.2 - waiting);
+    let time = |micros: f64| format::time(Micros::known(micros));
+    let words = || {
+        let [own, step, theirs, waited] = [own(late), *step, own(median), median.2].map(time);
+        let others = others(ranks.len(), &median.0);
+        format!(
+            "{name} is slow: it computes {own} of each step of {step}; {others} computes {theirs} and waits {waited}"
+        )
+    };
+    (least >= LATE * step && *step > 0.0).then(|| Late { name: name.clone(), waited: median.2 / step, words: words() })
 }
 
 /// Number of separate trainings if there are several, and the one that the profile shows.
@@ -119,20 +125,19 @@ pub(crate) fn name(process: &Process) -> String {
 
 /// The slowest rank and the one that waits most for data, each compared with the median; `None` if the training runs in
 /// one process.
-pub fn words(seen: &Snapshot) -> Option<String> {
-    let late = late(seen).map(|late| late_words(&late));
+pub fn words(seen: &Snapshot, history: &Digest) -> Option<String> {
+    let late = late(seen, history).map(|late| late.words);
     let times = slowest(seen).filter(|_| late.is_none()).map(|it| {
         let (median, slow) = (format::time(it.median), format::time(it.value));
-        let times = it.value.get() / it.median.get();
-        if times >= SLOW {
-            format!("{} is the slowest of {} ranks: {slow} per step, median {median}", name(it.process), it.ranks)
+        if it.value.get() >= it.median.get() * SLOW {
+            format!("{} is the slowest: {slow} per step, {} {median}", name(it.process), it.others)
         } else {
-            format!("{} ranks at the same pace: median step {median}", it.ranks)
+            format!("{} ranks at the same pace: median step {median}", ranks(seen).count())
         }
     });
     let data = waits_most(seen).map(|it| {
         let [most, median] = [it.value, it.median].map(|waiting| format!("{:.0} %", waiting.share * 100.0));
-        format!("{} waits most for data: {most} of its time, median {median}", name(it.process))
+        format!("{} waits most for data: {most} of its time, {} {median}", name(it.process), it.others)
     });
     let parts: Vec<String> = late.into_iter().chain(times).chain(data).collect();
     (!parts.is_empty()).then(|| parts.join(" · "))
@@ -141,6 +146,15 @@ pub fn words(seen: &Snapshot) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use habitat_recorder::live::Exchange;
+
+    fn words(seen: &Snapshot) -> Option<String> {
+        super::words(seen, &Digest::default())
+    }
+
+    fn late(seen: &Snapshot) -> Option<String> {
+        super::late(seen, &Digest::default()).map(|late| late.words)
+    }
 
     fn ranks(of: &[(f64, f64)]) -> Snapshot {
         let process = |(rank, (ms, share)): (usize, &(f64, f64))| Process {
@@ -163,13 +177,18 @@ mod tests {
         assert_eq!(
             words(&seen).unwrap(),
             "4 ranks at the same pace: median step 100.5 ms · rank 2 waits most for data: 40 % of its time, \
-             median 2 %"
+             the median of 4 ranks 2 %"
         );
         let seen = ranks(&[(100.0, 0.0), (130.0, 0.0), (100.0, 0.0)]);
         let slow = slowest(&seen).unwrap();
-        assert_eq!((slow.process.rank, slow.median.get(), slow.ranks), (Some(1), 1e5, 3));
-        assert!(
-            words(&seen).unwrap().starts_with("rank 1 is the slowest of 3 ranks: 130.0 ms per step, median 100.0 ms")
+        assert_eq!((slow.process.rank, slow.median.get()), (Some(1), 1e5));
+        let said = words(&seen).unwrap();
+        assert!(said.starts_with("rank 1 is the slowest: 130.0 ms per step, the median of 3 ranks 100.0 ms"), "{said}");
+        // Of two, the median is the other's value.
+        assert_eq!(
+            words(&ranks(&[(130.0, 0.4), (100.0, 0.1)])).unwrap(),
+            "rank 0 is the slowest: 130.0 ms per step, rank 1 100.0 ms · rank 0 waits most for data: 40 % of its time, \
+             rank 1 10 %"
         );
     }
 
@@ -185,18 +204,22 @@ mod tests {
 
     #[test]
     fn the_rank_that_waits_least_is_late() {
-        let said = |step, waits: &[f64]| late(&in_step(step, waits)).map(|late| late_words(&late));
+        let said = |step, waits: &[f64]| late(&in_step(step, waits));
         assert_eq!(
             said(67.0, &[58.0, 4.0]).unwrap(),
-            "rank 1 is slow: 63.0 ms of its 67.0 ms step are its own work; rank 0 waits 58.0 ms in collectives"
+            "rank 1 is slow: it computes 63.0 ms of each step of 67.0 ms; rank 0 computes 9.0 ms and waits 58.0 ms"
         );
         assert_eq!(
             said(100.0, &[40.0, 41.0, 39.0, 5.0]).unwrap(),
-            "rank 3 is slow: 95.0 ms of its 100.0 ms step are its own work; the median rank waits 40.0 ms in collectives"
+            "rank 3 is slow: it computes 95.0 ms of each step of 100.0 ms; the median of 4 ranks computes 60.0 ms and \
+             waits 40.0 ms"
         );
         assert_eq!(said(100.0, &[60.0, 55.0]), None, "a slow network holds up all");
         assert_eq!(said(100.0, &[3.0, 2.0, 40.0, 3.0]), None, "one has less to do");
         assert_eq!(said(100.0, &[58.0]), None);
+        let mut data = in_step(67.0, &[58.0, 4.0]);
+        data.processes[1].waiting = data.processes[1].waiting.map(|waiting| Waiting { share: 0.8, ..waiting });
+        assert_eq!(late(&data), None, "it waits for data");
         let words = words(&in_step(67.0, &[58.0, 4.0])).unwrap();
         assert!(words.starts_with("rank 1 is slow: ") && !words.contains("at the same pace"), "{words}");
     }

@@ -257,7 +257,7 @@ impl RunReport {
         // With several ranks, `ranks::words` reports the waits.
         let alone = seen.waiting.filter(|_| ranks::waits_most(seen).is_none());
         lines.extend(alone.map(|waiting| ("waited for data", verdict::waited(waiting))));
-        lines.extend(ranks::words(seen).map(|words| ("ranks", words)));
+        lines.extend(ranks::words(seen, history).map(|words| ("ranks", words)));
         lines.extend(ranks::trainings(seen).map(|words| ("trainings", words)));
         lines.push(match &verdict {
             Ok(verdict) => ("verdict", verdict.to_string()),

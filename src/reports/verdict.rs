@@ -2,9 +2,9 @@
 //!
 //! | kind | condition |
 //! | --- | --- |
-//! | work beside training | checkpoints, validations or periodic long steps take [`BESIDE`] of the time of the whole job, and more than any other time outside the passes |
+//! | work beside training | checkpoints, validations or repeated long steps take [`BESIDE`] of the time of the whole job, and more than what follows |
 //! | waiting for data | [`WAITING`] of the time of the last steps was spent in the `DataLoader` (for several ranks: of any rank), unless the recorded step shows a busy GPU ([`BUSY`]); or the GPU is idle [`IDLE`] of the recorded step, and loading takes most of that |
-//! | a slow rank | the other ranks wait for it [`LATE`](ranks::LATE) of its step, or its steps are [`SLOW`](ranks::SLOW) times as long as the median |
+//! | a slow rank | the other ranks wait for it [`LATE`](ranks::LATE) of its step, and more than any rank for data, or its steps are [`SLOW`](ranks::SLOW) times as long as the median |
 //! | communication | collectives take [`EXCHANGING`] of the recorded step |
 //! | CPU-bound | the GPU is idle [`IDLE`] of the recorded step |
 //! | computing on the CPU | the step was recorded without a GPU, and the parts of its time are known |
@@ -19,8 +19,8 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::ranks::Farthest;
-use super::{format, ranks, waits};
+use super::ranks::{Farthest, Late};
+use super::{aside, format, ranks, waits};
 use habitat_base::units::{Bytes, Micros};
 use habitat_recorder::live::history::{Digest, Kind};
 use habitat_recorder::live::{Snapshot, Split, Waiting};
@@ -103,33 +103,48 @@ pub fn verdict(
     let is_busy = recorded.as_ref().is_some_and(|recorded| recorded.idle < 1.0 - BUSY);
     // A single rank that waits for data holds up all others.
     let of_ranks = ranks::waits_most(seen);
-    let waiting = of_ranks.map(|it| it.value).or(seen.waiting);
+    let waiting = of_ranks.as_ref().map(|it| it.value).or(seen.waiting);
     // The recorded step may be another rank's, so its busy GPU does not rule this out.
     let waiting = waiting.filter(|_| !is_busy || of_ranks.is_some());
-    let late = ranks::late(seen);
-    if let Some((share, verdict)) = beside(history).into_iter().max_by(|a, b| a.0.total_cmp(&b.0)) {
-        let of_steps = [
-            waiting.map(|it| it.share),
-            late.as_ref().map(|late| late.waited / late.step),
-            recorded.as_ref().map(|recorded| recorded.exchanging.max(recorded.idle)),
-            seen.split.filter(|_| recorded.is_none()).map(|split| split.rest() / split.step),
-        ];
-        let most = of_steps.into_iter().flatten().fold(0.0, f64::max);
-        // Those are shares of the training steps.
-        if share >= most * (1.0 - share) {
-            return Ok(verdict);
+    let late = ranks::late(seen, history);
+    let shares = [
+        (Bound::Data, waiting.map(|it| it.share)),
+        (Bound::Rank, late.as_ref().map(|late| late.waited)),
+        (Bound::Communication, recorded.as_ref().map(|recorded| recorded.exchanging)),
+        (Bound::Host, recorded.as_ref().map(|recorded| recorded.idle)),
+        (Bound::Cpu, seen.split.map(|split| split.rest() / split.step)),
+    ];
+    let found = of_steps(seen, profile, memory, recorded, (waiting, of_ranks, late));
+    let Some((share, beside)) = beside(history).into_iter().next() else { return found };
+    // Shares of the training steps, as one of all time.
+    let of = |found: &Verdict| shares.iter().find(|(bound, _)| *bound == found.bound)?.1;
+    let own = found.as_ref().ok().and_then(of).unwrap_or(0.0) * aside::trained(history);
+    match found {
+        Ok(found) if own > share => {
+            Ok(Verdict { because: format!("{}; that is {} of all time", found.because, whole(own)), ..found })
         }
+        _ => Ok(beside),
+    }
+}
+
+/// Finds the bottleneck of the training steps.
+fn of_steps(
+    seen: &Snapshot,
+    profile: Option<&Profile>,
+    memory: Option<MemoryUse>,
+    recorded: Option<Recorded>,
+    (waiting, of_ranks, late): (Option<Waiting>, Option<Farthest<'_, Waiting>>, Option<Late>),
+) -> Result<Verdict, String> {
+    let late = late.filter(|late| waiting.is_none_or(|waiting| waiting.share < WAITING.max(late.waited)));
+    if let Some(late) = late {
+        let because = format!("{} is slow: the other ranks wait for it {} of each step", late.name, whole(late.waited));
+        return Ok(Verdict { bound: Bound::Rank, because, next: LATE_NEXT.to_owned() });
     }
     if let Some(waiting) = waiting.filter(|waiting| waiting.share >= WAITING) {
         return Ok(of_data(waiting, of_ranks));
     }
-    if let Some(late) = late {
-        let (name, waited) = (ranks::name(late.process), whole(late.waited / late.step));
-        let because = format!("{name} is slow: the other ranks wait for it {waited} of each step");
-        return Ok(Verdict { bound: Bound::Rank, because, next: LATE_NEXT.to_owned() });
-    }
     if let Some(slow) = ranks::slowest(seen).filter(|it| it.value.get() >= it.median.get() * ranks::SLOW) {
-        return Ok(of_rank(slow));
+        return Ok(of_rank(&slow));
     }
     if let Some(loading) = profile.and_then(|profile| of_loading(seen.waiting, profile, recorded.as_ref())) {
         return Ok(loading);
@@ -184,13 +199,13 @@ pub fn of_profile(profile: &Profile, memory: Option<MemoryUse>) -> Result<Verdic
     verdict(&Snapshot::default(), Some(profile), memory, &Digest::default())
 }
 
-/// Checkpoints, validations and periodic long steps that take much of the time of a job, with their shares of it.
+/// Checkpoints, validations and repeated long steps that take much of the time of a job, with their shares of it, the
+/// largest first.
 pub(crate) fn beside(history: &Digest) -> Vec<(f64, Verdict)> {
-    let found = Kind::ASIDE.iter().enumerate().filter_map(|(place, kind)| {
-        let work = history.total?.beside(place)?;
+    let found = Kind::ASIDE.iter().zip(aside::beside(history)).filter_map(|(kind, work)| {
+        let work = work.filter(|work| work.share >= BESIDE)?;
         let (count, each) = (format::grouped(f64::from(work.count)), format::time(work.each));
-        let period = history.period[place];
-        let often = period.map_or_else(
+        let often = work.period.map_or_else(
             || format!("{count} of {each}"),
             |steps| format!("every {} steps, {each} each", format::grouped(steps as f64)),
         );
@@ -199,15 +214,14 @@ pub(crate) fn beside(history: &Digest) -> Vec<(f64, Verdict)> {
                 ("checkpoints", "save less often, or in the background (torch.distributed.checkpoint.async_save)")
             }
             Kind::Validation => ("validations", "validate less often, or on fewer batches"),
-            // Single pauses and the first steps are nothing to change.
-            _ if period.is_none() => return None,
-            _ => ("long steps", "do less often what the loop does there, such as evaluating"),
+            _ => ("long steps", "do less often, or faster, what the loop does there"),
         };
         let because = format!("{name} take {} of the time: {often}", whole(work.share));
-        let verdict = Verdict { bound: Bound::Beside, because, next: next.to_owned() };
-        (work.share >= BESIDE).then_some((work.share, verdict))
+        Some((work.share, Verdict { bound: Bound::Beside, because, next: next.to_owned() }))
     });
-    found.collect()
+    let mut found: Vec<(f64, Verdict)> = found.collect();
+    found.sort_by(|a, b| b.0.total_cmp(&a.0));
+    found
 }
 
 /// Why a step without times of a GPU has none.
@@ -246,7 +260,7 @@ fn of_cpu(split: &Split, waiting: Option<Waiting>) -> Verdict {
         format!("computes on the CPU: {passes} and the rest {rest_share} of the last steps (mean {of})")
     };
     let next = if rest >= ASIDE {
-        "the loop does other work between the passes: look at data that no DataLoader loads, logging, metrics, copies and pauses"
+        "look at what the loop does between the passes; no DataLoader loads in that time"
     } else if optimizer >= ASIDE {
         "the optimizer takes much of it: try fused=True, or a larger batch for fewer updates"
     } else {
@@ -307,15 +321,12 @@ pub fn waited(waiting: Waiting) -> String {
     format!("{} of the time of {of}", whole(waiting.share))
 }
 
-fn of_rank(slow: Farthest<'_, Micros>) -> Verdict {
+fn of_rank(slow: &Farthest<'_, Micros>) -> Verdict {
     let [step, median] = [slow.value, slow.median].map(format::time);
     let name = ranks::name(slow.process);
     Verdict {
         bound: Bound::Rank,
-        because: format!(
-            "one rank is slow: {name} takes {step} per step, the median of {} ranks is {median}",
-            slow.ranks
-        ),
+        because: format!("one rank is slow: {name} takes {step} per step, {} {median}", slow.others),
         next: "compare the clock and temperature of its GPU, and other processes on its machine".to_owned(),
     }
 }
@@ -323,13 +334,10 @@ fn of_rank(slow: Farthest<'_, Micros>) -> Verdict {
 fn of_data(waiting: Waiting, of_ranks: Option<Farthest<'_, Waiting>>) -> Verdict {
     let next = faster_loading(waiting);
     let because = match of_ranks {
-        Some(it) => format!(
-            "waiting for data: {}, {}; the median of {} ranks is {}",
-            ranks::name(it.process),
-            waited(waiting),
-            it.ranks,
-            whole(it.median.share)
-        ),
+        Some(it) => {
+            let (name, median) = (ranks::name(it.process), whole(it.median.share));
+            format!("waiting for data: {name}, {}; {} {median}", waited(waiting), it.others)
+        }
         None => format!("waiting for data: {}", waited(waiting)),
     };
     Verdict { bound: Bound::Data, because, next }

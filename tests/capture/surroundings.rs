@@ -176,7 +176,7 @@ fn the_rank_that_the_others_wait_for_is_found(python: &str) {
         let because = verdict["because"].as_str().unwrap();
         assert!(because.starts_with("rank 1 is slow: the other ranks wait "), "{because}");
         let ranks = line(&ran.err(), "ranks").unwrap().to_owned();
-        assert!(ranks.starts_with("rank 1 is slow: ") && ranks.contains("rank 0 waits "), "{}", ran.err());
+        assert!(ranks.starts_with("rank 1 is slow: ") && ranks.contains("; rank 0 computes "), "{}", ran.err());
         let recorded = ran.profile.unwrap().recording.unwrap().ranks;
         assert_eq!(recorded, (!options.is_empty()).then_some(2));
     }

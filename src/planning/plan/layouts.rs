@@ -31,7 +31,7 @@ pub(super) fn allows(goal: &Goal, parallel: ModelParallel) -> bool {
 ///
 /// Tensor parallel GPUs are joined by links and divide the heads, stages have equally many chunks of layers, replicas
 /// use all GPUs and divide the experts evenly (Narayanan et al. 2021, arXiv:2104.04473, section 3); long sequences may be
-/// divided. Each is to be tried with its layers computed again, too, if it does not fit without ([`recomputed`]).
+/// divided. [`recomputed`] is the same layout with its layers computed again, for those that do not fit.
 pub(super) fn candidates(
     prediction: &Prediction,
     layout: &Layout,

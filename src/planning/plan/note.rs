@@ -18,7 +18,7 @@ use habitat_prediction::{Finding, Sharding};
 pub enum PlanNote {
     /// How the step was scaled to the GPUs.
     Scaling {
-        /// What the step is made of.
+        /// Parts of the step.
         #[serde(skip)]
         scaling: Box<Scaling>,
     },

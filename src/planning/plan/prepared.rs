@@ -62,7 +62,7 @@ impl Prepared {
         Self::with(sources, goal, |goal| configurations(sources, goal, tried))
     }
 
-    /// What another job can use that differs in its work, deadline and budget alone.
+    /// Configurations for another job that differs in its work, deadline and budget alone.
     pub(super) fn usable(&self) -> Usable {
         let [configurations, others] = [&self.configurations, &self.others].map(Arc::clone);
         Usable { configurations, others, excluded: Arc::clone(&self.excluded) }

@@ -108,7 +108,7 @@ pub(super) fn check_model_parallel(predictions: &Predictions, goal: &Goal) -> Re
 /// and losses are the same.
 ///
 /// # Errors
-/// What is against the profile's batch, if no batch is possible.
+/// The obstacle to the profile's batch, if no batch is possible.
 fn sizes(
     prediction: &Prediction,
     layout: Layout,

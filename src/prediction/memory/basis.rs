@@ -1,4 +1,4 @@
-//! A verdict on memory, and what it rests on.
+//! A verdict on memory, and its basis.
 
 use std::fmt;
 
@@ -33,7 +33,7 @@ impl fmt::Display for Fits {
     }
 }
 
-/// What a verdict on memory rests on.
+/// Basis of a verdict on memory.
 #[derive(Debug, Clone, PartialEq)]
 pub enum MemoryBasis {
     /// A peak of the step, as it is predicted.
@@ -44,7 +44,7 @@ pub enum MemoryBasis {
         needed: Bytes,
         /// Peak of the tensors.
         allocated: Bytes,
-        /// Where the peak is from.
+        /// Source of the peak.
         source: PeakSource,
         /// Vendor of the GPU, which names the tool.
         vendor: Vendor,
@@ -59,7 +59,7 @@ pub enum MemoryBasis {
         least: Bytes,
         /// Largest need.
         most: Bytes,
-        /// Where the peak is from.
+        /// Source of the peak.
         source: MemorySource,
         /// Whether the peak is of narrower numbers.
         from_narrower: bool,
@@ -75,7 +75,7 @@ pub enum MemoryBasis {
     },
     /// Parameters and what else each of them needs exceed the memory.
     State {
-        /// What was counted.
+        /// Counted state.
         kept: StateKept,
         /// Its size, with the process.
         needed: Bytes,
@@ -140,7 +140,7 @@ pub struct GpuMemory {
     pub nominal: Bytes,
 }
 
-/// Where a peak is from.
+/// Source of a peak.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PeakSource {
     /// This step.
@@ -160,7 +160,7 @@ impl PeakSource {
     }
 }
 
-/// What is certain to be in memory.
+/// State that is certainly in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StateKept {
     /// Parameters.

@@ -36,7 +36,7 @@ pub struct MemoryFit {
     pub at_most: Option<Bytes>,
     /// Usable memory: 92 % of nominal.
     pub usable: Bytes,
-    /// What the verdict rests on.
+    /// Basis of the verdict.
     pub basis: MemoryBasis,
     /// If the step is not known to fit, the largest batch per GPU that is, if peaks or parameters show how memory grows.
     pub largest_batch: Option<u64>,

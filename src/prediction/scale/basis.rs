@@ -1,4 +1,4 @@
-//! What a step on several GPUs is made of.
+//! Basis of a step time on several GPUs.
 
 use habitat_base::units::{Bytes, Micros};
 
@@ -6,7 +6,7 @@ use super::{Layout, LayoutFactors, Link};
 use crate::gpu::GpuFacts;
 use habitat_step::catalog::Vendor;
 
-/// What a step on several GPUs is made of.
+/// Basis of a step time on several GPUs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scaling {
     /// How the GPUs work together.

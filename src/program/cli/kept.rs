@@ -73,7 +73,7 @@ pub(super) fn find(name: Option<&str>) -> Result<(JobFolder, KeptJob), CliError>
             let known: Vec<&str> = all.iter().take(10).map(|(folder, _)| &*folder.name).collect();
             let name = name.unwrap_or_default();
             Err(CliError::Refused(format!(
-                "{name:?}: no such job; `habitat-tui jobs` lists them: {}",
+                "{name:?}: no such job (`run --no-tui` keeps none, `run --detach` does); `habitat-tui jobs` lists all: {}",
                 known.join(", ")
             )))
         }

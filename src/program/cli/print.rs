@@ -45,6 +45,9 @@ pub(super) fn gpus(args: &GpusArgs, out: &mut dyn Write) -> Result<u8, CliError>
             meant.contains(&gpu.slug) || texts.iter().any(|text| text.to_lowercase().contains(&wanted))
         })
         .collect();
+    if let (true, Err(why)) = (found.is_empty(), catalog.find(&wanted)) {
+        terminal::say(why);
+    }
     if args.table.form.json {
         let rows: Vec<_> = found.iter().map(|gpu| gpus_report::json(gpu)).collect();
         print_json(&serde_json::json!({"format": "habitat-gpus", "version": 1, "gpus": rows}), out)?;
@@ -86,9 +89,10 @@ pub(super) fn offers(args: &OffersArgs, out: &mut dyn Write) -> Result<u8, CliEr
     } else {
         print_table(&offers_report::table(found.iter().map(|offer| &***offer)), args.table.form, out)?;
     }
-    if let Some(filter) = args.filter.as_deref().filter(|_| found.is_empty()) {
+    if found.is_empty() {
+        let filter = args.filter.as_ref().or(args.gpu.as_ref()).map_or("", String::as_str);
         let (filter, hint) = (text::clean(filter, 40), goal::of_company(filter).unwrap_or_default());
-        terminal::say(format_args!("no offer matches {filter:?}{hint}"));
+        terminal::say(format_args!("no offer matches {filter:?}{hint}; `habitat-tui offers --all` lists all"));
     }
     Ok(u8::from(found.is_empty()))
 }

@@ -18,6 +18,7 @@ mod surroundings;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use self::report::Part;
 use self::session::{Conclusion, Session, conclude, job_options};
@@ -28,8 +29,11 @@ use crate::settings::args::{RunArgs, ScreensArgs};
 use crate::store::jobs::JobFolder;
 use crate::store::{self, Paths};
 use crate::terminal;
-use habitat_recorder::capture::{self, Recording, RecordingStatus};
-use habitat_recorder::live::history::Digest;
+use habitat_recorder::capture::assemble::Assembled;
+use habitat_recorder::capture::history::Gather;
+use habitat_recorder::capture::messages::Message;
+use habitat_recorder::capture::{self, Recording, RecordingStatus, Watch};
+use habitat_recorder::live::history::History;
 
 pub(super) fn run(args: RunArgs, screens: ScreensArgs) -> Result<Outcome, CliError> {
     let catalog = Arc::new(store::catalog(&Paths::find())?);
@@ -42,6 +46,8 @@ pub(super) fn run(args: RunArgs, screens: ScreensArgs) -> Result<Outcome, CliErr
         return batches::run(&args, &output, &mut one).map(Outcome::Exit);
     }
     if let Some(folder) = args.keeper.as_deref().map(JobFolder::at) {
+        // The report that it keeps is whole.
+        let args = RunArgs { quiet: false, ..args };
         return live::keep(&Session::new(Arc::new(args), catalog)?, &folder).map(Outcome::Exit);
     }
     if args.detach {
@@ -64,30 +70,45 @@ pub(super) fn run(args: RunArgs, screens: ScreensArgs) -> Result<Outcome, CliErr
     if with_screens { live::run(&session, screens) } else { plainly(&session).map(Outcome::Exit) }
 }
 
+/// Watches a job that has the terminal: writes its profile once it is recorded, and gathers its history.
+struct Watcher<'a> {
+    session: &'a Session,
+    written: Option<Result<Assembled, CliError>>,
+    gather: Gather,
+    history: History,
+}
+
+impl Watch for Watcher<'_> {
+    fn complete(&mut self, recording: &Recording, folder: &Path) {
+        let args = &*self.session.args;
+        let done = self.session.write(recording, folder, args.force);
+        if let (Ok(_), false, false) = (&done, args.quiet, args.stop_after_recording) {
+            let output = self.session.output.display();
+            terminal::say(format_args!("habitat-tui: recorded; profile written to {output}; the job keeps running"));
+        }
+        self.written = Some(done);
+    }
+
+    fn hear(&mut self, pid: u32, message: &Message, at: Duration) {
+        self.gather.hear(pid, message, at);
+        self.history.add(&self.gather.due());
+    }
+}
+
 /// Records without screens: the job has the terminal.
 fn plainly(session: &Session) -> Result<u8, CliError> {
-    let args = &*session.args;
-    let options = job_options(args)?;
+    let options = job_options(&session.args)?;
     let running = capture::start(&options, &session.private)?;
     let pid = running.pid();
-    let mut written = None;
-    let mut finished = running.follow(&mut |recording: &Recording, folder: &Path| {
-        let done = session.write(recording, folder, args.force);
-        if let (Ok(_), false, false) = (&done, args.quiet, args.stop_after_recording) {
-            terminal::say(format_args!(
-                "habitat-tui: recorded; profile written to {}; the job keeps running",
-                session.output.display()
-            ));
-        }
-        written = Some(done);
-    });
-    let written = match written {
-        None if finished.recording.seen() == RecordingStatus::Recorded => {
-            Some(session.write(&finished.recording, finished.folder.path(), args.force))
-        }
-        written => written,
-    };
-    let Conclusion { text, code, .. } = conclude(session, &options, pid, &mut finished, written, &Digest::default());
+    let mut watcher = Watcher { session, written: None, gather: Gather::default(), history: History::default() };
+    let mut finished = running.follow(&mut watcher);
+    watcher.gather.end();
+    watcher.history.add(&watcher.gather.due());
+    if watcher.written.is_none() && finished.recording.seen() == RecordingStatus::Recorded {
+        watcher.written = Some(session.write(&finished.recording, finished.folder.path(), session.args.force));
+    }
+    let history = watcher.history.digest(1);
+    let Conclusion { text, code, .. } = conclude(session, &options, pid, &mut finished, watcher.written, &history);
     // Ignore a closed standard error.
     let _ = terminal::stderr().write_all(&text);
     if finished.interrupted {

@@ -88,7 +88,7 @@ pub struct Progress<'a> {
 pub trait Watch {
     /// Called once when the requested recording is complete, with the folder of the traces; never called if that does
     /// not happen.
-    fn complete(&mut self, recording: &Recording, folder: &Path);
+    fn complete(&mut self, _recording: &Recording, _folder: &Path) {}
 
     /// Called with each message of a process and the time since the start of the job.
     fn hear(&mut self, _pid: u32, _message: &Message, _at: Duration) {}
@@ -100,12 +100,6 @@ pub trait Watch {
 
     /// Called at every [`pace`](Self::pace), whether there was an event or not.
     fn look(&mut self, _progress: Progress<'_>) {}
-}
-
-impl<F: FnMut(&Recording, &Path)> Watch for F {
-    fn complete(&mut self, recording: &Recording, folder: &Path) {
-        self(recording, folder);
-    }
 }
 
 /// A started job.
@@ -236,14 +230,11 @@ impl Running {
 }
 
 /// The signal to send after `before`. Only a user's request starts with an interrupt.
-const fn follows(before: Option<StopSignal>, why: Asked) -> StopSignal {
+fn follows(before: Option<StopSignal>, why: Asked) -> StopSignal {
     match (before, why) {
         (None, Asked::Wished) => StopSignal::Interrupt,
         (None, Asked::Timeout | Asked::Recorded) => StopSignal::Terminate,
-        (Some(sent), _) => match sent.stronger() {
-            Some(stronger) => stronger,
-            None => sent,
-        },
+        (Some(sent), _) => sent.stronger().unwrap_or(sent),
     }
 }
 

@@ -146,13 +146,10 @@ impl Parts {
     /// Whether a step of this time did more than train: a validation, or a save that took much of it.
     pub fn is_aside(&self, step: u64, time_us: f64) -> bool {
         let is_save = |(other, saved): &(u64, f64)| *other == step && *saved >= SAVED * time_us;
-        self.has_more_batches(step) || self.saved_us.iter().any(is_save)
-    }
-
-    /// Whether a `DataLoader` gave more batches in a step than in most, as a validation in it does.
-    pub fn has_more_batches(&self, step: u64) -> bool {
+        // A `DataLoader` gave more batches than in most steps.
         let usual = self.batches.unwrap_or(u64::MAX);
-        self.other_batches.iter().any(|(other, count)| *other == step && *count > usual)
+        let has_more = |(other, count): &(u64, u64)| *other == step && *count > usual;
+        self.other_batches.iter().any(has_more) || self.saved_us.iter().any(is_save)
     }
 }
 

@@ -118,11 +118,9 @@ impl Recording {
     /// Whether the requested recording is complete: the windows of every recording process, and `steps` steps outside
     /// of them.
     pub fn is_complete(&self, windows: u32, steps: usize) -> bool {
-        let mut recording = self
-            .processes
-            .values()
-            .filter(|process| process.in_window || !process.windows.is_empty() || process.parameters.is_some())
-            .peekable();
+        let is_one =
+            |process: &&Process| process.in_window || !process.windows.is_empty() || process.parameters.is_some();
+        let mut recording = self.processes.values().filter(is_one).peekable();
         recording.peek().is_some()
             && recording.all(|process| {
                 process.windows.len() >= windows as usize
@@ -141,9 +139,7 @@ impl Recording {
         }
         let cuda = || self.processes.values().filter(|process| process.has_cuda);
         if cuda().next().is_some() {
-            let open = cuda()
-                .filter(|process| process.in_window)
-                .map(|_| "the program was ended within the window".to_owned());
+            let open = cuda().filter(|it| it.in_window).map(|_| "the program was ended within the window".to_owned());
             let reasons =
                 cuda().flat_map(|process| process.refused.iter().chain(&process.dropped).chain(&process.faults));
             return RecordingStatus::NoKernels(reasons.cloned().chain(open).collect());
@@ -361,6 +357,25 @@ mod tests {
         let waiting = process.waiting().unwrap();
         assert_eq!((waiting.steps, (waiting.share * 10.0).round()), (3, 2.0));
         assert_eq!(process.split().map(|split| split.input.get()), Some(2.0));
+    }
+
+    /// As a rollout before the forward pass, of which the recorder knows no period yet.
+    #[test]
+    fn a_pause_is_not_a_part_of_the_steps() {
+        let mut recording = Recording::default();
+        let at = |long: f64, usual: f64| vec![usual, usual, long, usual];
+        let parts = Parts {
+            every: 1,
+            forward_us: at(905.0, 5.0),
+            backward_us: at(2.0, 2.0),
+            optimizer_us: at(1.0, 1.0),
+            ..Parts::default()
+        };
+        let (times_us, parts) = (at(910.0, 10.0), Box::new(parts));
+        recording
+            .hear(1, Message::Steps { first: 6, times_us, waits_us: vec![], workers: None, idle_us: vec![], parts });
+        let split = recording.processes[&1].split().unwrap();
+        assert_eq!((split.step.get(), split.forward.get(), split.rest().get()), (10.0, 5.0, 2.0));
     }
 
     #[test]

@@ -9,7 +9,6 @@ mod record;
 pub use record::{Level, STEP_BYTES, STRETCH_BYTES};
 
 use habitat_base::regress::quantile::median;
-use habitat_base::units::Micros;
 
 /// First steps, which never count as training: caches fill, libraries select kernels, compilers run.
 pub const FIRST: u64 = 5;
@@ -225,17 +224,6 @@ impl Stretch {
         self.peak = self.peak.max(next.peak);
     }
 
-    /// Work of the kind at this place of [`Kind::ASIDE`]; `None` if there was none.
-    pub fn beside(&self, place: usize) -> Option<Beside> {
-        let (count, seconds) = self.aside[place];
-        let all = f64::from(self.to.saturating_sub(self.from)) / 10.0;
-        // These steps train as well.
-        let usual = if self.total[1].is_nan() { 0.0 } else { f64::from(self.total[1]) / 1e6 };
-        let more = (f64::from(seconds) - f64::from(count) * usual).max(0.0);
-        let each = Micros::new(more * 1e6 / f64::from(count)).ok()?;
-        Some(Beside { count, each, share: if all > 0.0 { (more / all).min(1.0) } else { 0.0 } })
-    }
-
     /// Number of steps of all kinds.
     pub fn all_steps(&self) -> u64 {
         u64::from(self.steps) + self.aside.iter().map(|(count, _)| u64::from(*count)).sum::<u64>()
@@ -254,17 +242,6 @@ impl Stretch {
     }
 }
 
-/// Work beside training, such as validations.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Beside {
-    /// Number of steps with such work.
-    pub count: u32,
-    /// Mean time by which they took longer than a training step.
-    pub each: Micros,
-    /// Share of all time, 0 to 1; 0 if that is shorter than a tenth of a second.
-    pub share: f64,
-}
-
 /// Records of a job.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct History {
@@ -276,7 +253,19 @@ pub struct History {
     pub hours: Vec<Stretch>,
 }
 
+/// Most steps that are kept in memory.
+const MOST_STEPS: usize = 20_000;
+
 impl History {
+    /// Adds records of a job without files. The oldest steps go.
+    pub fn add(&mut self, records: &[(Level, Vec<u8>)]) {
+        let of = |of: Level| records.iter().filter(move |(level, _)| *level == of).map(|(_, record)| record);
+        self.steps.extend(of(Level::Steps).filter_map(|record| Step::from_bytes(record)));
+        self.minutes.extend(of(Level::Minutes).filter_map(|record| Stretch::from_bytes(record)));
+        self.hours.extend(of(Level::Hours).filter_map(|record| Stretch::from_bytes(record)));
+        self.steps.drain(..self.steps.len().saturating_sub(MOST_STEPS));
+    }
+
     /// Stretches of the first rank or only process in order, without gaps between the lists: hours, then minutes, then
     /// the steps of the last minute.
     pub fn stretches(&self) -> Vec<Stretch> {
@@ -290,10 +279,8 @@ impl History {
 
     /// The ranks in order; empty for a single process.
     pub fn ranks(&self) -> Vec<u16> {
-        let mut ranks: Vec<u16> = self.minutes.iter().chain(&self.hours).filter_map(|stretch| stretch.rank).collect();
-        ranks.sort_unstable();
-        ranks.dedup();
-        ranks
+        let ranks = self.minutes.iter().chain(&self.hours).filter_map(|stretch| stretch.rank);
+        ranks.collect::<std::collections::BTreeSet<u16>>().into_iter().collect()
     }
 
     /// Stretches of one rank in order.
@@ -325,8 +312,11 @@ pub struct Digest {
     pub total: Option<Stretch>,
     /// Each rank as a whole; empty for a single process.
     pub ranks: Vec<Stretch>,
-    /// Number of steps between two of each kind of [`Kind::ASIDE`]; `None` if it varies.
+    /// Number of steps between two of each kind of [`Kind::ASIDE`], for the last kind between two that are alike; `None`
+    /// if it varies.
     pub period: [Option<u64>; 3],
+    /// Number of long steps that repeat and are alike, and their time in seconds.
+    pub alike: (u32, f32),
     /// Spread of the last training steps; `None` for few.
     pub spread: Option<Spread>,
 }
@@ -388,26 +378,57 @@ impl History {
     pub fn digest(&self, count: usize) -> Digest {
         let all = self.stretches();
         let of_rank = |rank: u16| total(self.of_rank(Some(rank)));
+        let late = |kind: Kind| self.steps.iter().filter(move |step| step.kind == kind && step.step > FIRST);
+        let alike = alike(late(Kind::Other).collect());
+        let slices = slices(&all, count);
+        let total = total(all);
+        // The last steps show which part of all long ones that is; in a short job, they are all.
+        let other = self.steps.iter().filter(|step| step.kind == Kind::Other);
+        let part = (
+            alike.len() as f64 / other.clone().count().max(1) as f64,
+            time(alike.iter().copied()) / time(other).max(1.0),
+        );
+        let (count, seconds) = total.map_or((0, 0.0), |total| total.aside[2]);
         Digest {
-            slices: slices(&all, count),
-            total: total(all),
+            slices,
+            total,
             ranks: self.ranks().into_iter().filter_map(of_rank).collect(),
-            period: Kind::ASIDE.map(|kind| self.period(kind)),
+            period: [period(late(Kind::Validation)), period(late(Kind::Checkpoint)), period(alike.iter().copied())],
+            alike: ((f64::from(count) * part.0).round() as u32, (f64::from(seconds) * part.1) as f32),
             spread: Spread::of(&self.steps),
         }
     }
+}
 
-    /// Median number of steps between two steps of a kind, if most are about that far apart.
-    fn period(&self, kind: Kind) -> Option<u64> {
-        let is_one = |step: &&Step| step.kind == kind && step.step > FIRST;
-        let numbers: Vec<u64> = self.steps.iter().filter(is_one).map(|step| step.step).collect();
-        let mut gaps: Vec<u64> = numbers.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).collect();
-        gaps.sort_unstable();
-        let median = *gaps.get(gaps.len() / 2)?;
-        let near = gaps.iter().filter(|gap| gap.abs_diff(median) * 10 <= median).count();
-        // Several in a row are one event, such as a slower machine.
-        (gaps.len() > 1 && median > 1 && near * 2 > gaps.len()).then_some(median)
-    }
+/// Long steps that are alike: none takes more than twice as long as the next shorter one. The group that
+/// takes most time counts, and a single event is not a group.
+fn alike(mut long: Vec<&Step>) -> Vec<&Step> {
+    long.sort_by(|a, b| a.total.total_cmp(&b.total));
+    // Several in a row are one event, such as a slower machine.
+    let repeat = |group: &&[&Step]| {
+        let numbers = group.iter().map(|step| step.step);
+        numbers.clone().max() >= numbers.min().map(|first| first + group.len() as u64)
+    };
+    let groups = long.chunk_by(|a, b| b.total <= 2.0 * a.total).filter(repeat);
+    let sum = |group: &[&Step]| time(group.iter().copied());
+    groups.max_by(|a, b| sum(a).total_cmp(&sum(b))).map(<[&Step]>::to_vec).unwrap_or_default()
+}
+
+/// Time of steps in microseconds.
+fn time<'a>(steps: impl Iterator<Item = &'a Step>) -> f64 {
+    steps.map(|step| f64::from(step.total)).sum()
+}
+
+/// Median number of steps between two of these, if most are about that far apart.
+fn period<'a>(steps: impl Iterator<Item = &'a Step>) -> Option<u64> {
+    let mut numbers: Vec<u64> = steps.map(|step| step.step).collect();
+    numbers.sort_unstable();
+    let mut gaps: Vec<u64> = numbers.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).collect();
+    gaps.sort_unstable();
+    let median = *gaps.get(gaps.len() / 2)?;
+    let near = gaps.iter().filter(|gap| gap.abs_diff(median) * 10 <= median).count();
+    // Several in a row are one event, such as a slower machine.
+    (gaps.len() > 1 && median > 1 && near * 2 > gaps.len()).then_some(median)
 }
 
 /// Stretches as at most `count` of equal length in time.

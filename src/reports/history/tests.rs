@@ -69,14 +69,19 @@ fn checkpoints_that_take_much_of_the_time_stand_out() {
     );
     assert!(of(6.0).is_empty());
     // An evaluation that no DataLoader shows.
-    let mut found = digest(vec![minute(0, 100.0, 1.0)]);
-    found.total.as_mut().unwrap().aside[2] = (10, 33.0);
+    let mut one = minute(0, 100.0, 1.0);
+    one.aside[2] = (10, 33.0);
+    let mut found = digest(vec![one]);
     assert!(stands_out(&found).is_empty(), "single pauses");
-    found.period[2] = Some(60);
-    assert!(
-        stands_out(&found)[0]
-            .starts_with("long steps take 53 % of the time: every 60 steps, 3.20 s each; do less often")
+    found.alike = (10, 33.0);
+    assert_eq!(
+        stands_out(&found),
+        ["long steps take 53 % of the time: 10 of 3.20 s; do less often, or faster, what the loop does there"]
     );
+    found.period[2] = Some(60);
+    found.total.as_mut().unwrap().aside[0] = (10, 43.0);
+    assert!(stands_out(&found)[0].starts_with("validations take 70 %"), "the largest first");
+    assert!(stands_out(&found)[1].starts_with("long steps take 53 % of the time: every 60 steps, 3.20 s each; do"));
 }
 
 #[test]
@@ -88,9 +93,8 @@ fn late_steps_are_spread_and_not_periodic_work() {
         _ => step(number, if (number * number + number / 7) % 7 == 3 { 5e3 } else { 600.0 }, Kind::Training),
     });
     let digest = History { steps: steps.collect(), ..History::default() }.digest(60);
-    let total = digest.total.unwrap();
     assert_eq!(
-        aside(&digest, &total).unwrap(),
+        aside(&digest).unwrap(),
         "3 validations (every 300 steps) of 18.8 ms · 5 first or long steps, 28.8 ms longer each"
     );
     assert_eq!(
@@ -98,9 +102,20 @@ fn late_steps_are_spread_and_not_periodic_work() {
         "median 600.0 µs ± 0.0 µs of the last 892; 14 % are late by chance and take 58 % of the time, as when other \
          programs use the processors"
     );
-    let mut first = total;
-    first.aside = [(0, 0.0), (0, 0.0), (5, 5e-3)];
-    assert_eq!(aside(&digest, &first), None, "the first steps took no longer");
+    let mut minute = minute(0, 1.0, 0.0);
+    minute.aside[2] = (5, 5e-3);
+    let first = History { minutes: vec![minute], ..History::default() }.digest(60);
+    assert_eq!(aside(&first), None, "the first steps took no longer");
+    let steps = (1..=900_u64).map(|number| match number {
+        ..=5 => step(number, 3e4, Kind::Other),
+        _ if number.is_multiple_of(300) => step(number, 1e6, Kind::Other),
+        450 => step(number, 7e3, Kind::Other),
+        _ => step(number, 1e3, Kind::Training),
+    });
+    assert_eq!(
+        aside(&History { steps: steps.collect(), ..History::default() }.digest(60)).unwrap(),
+        "3 long steps (every 300 steps), 999.0 ms longer each · 6 other first or long steps, 25.2 ms longer each"
+    );
     let periodic = (1..=900_u64).map(|number| step(number, if number % 10 == 0 { 4.5e4 } else { 1e4 }, Kind::Training));
     assert_eq!(
         spread(&History { steps: periodic.collect(), ..History::default() }.digest(60)).unwrap(),
@@ -119,7 +134,12 @@ fn a_slow_rank_is_named_by_its_own_time() {
     let found = stands_out(&digest(minutes));
     assert_eq!(
         found[0],
-        "rank 2 is slow: it computes 95.0 ms of each step of 100.0 ms, the median of 4 ranks 40.0 ms; the others wait for it"
+        "rank 2 is slow: it computes 95.0 ms of each step of 100.0 ms; the median of 4 ranks computes 40.0 ms and waits \
+         60.0 ms"
+    );
+    assert_eq!(
+        stands_out(&digest(vec![rank(0, 60.0), rank(1, 5.0)])),
+        ["rank 1 is slow: it computes 95.0 ms of each step of 100.0 ms; rank 0 computes 40.0 ms and waits 60.0 ms"]
     );
     assert!(!stands_out(&digest(vec![rank(0, 60.0), rank(1, 58.0)])).iter().any(|words| words.contains("rank")));
 }

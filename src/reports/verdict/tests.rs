@@ -1,6 +1,6 @@
 use super::*;
 use habitat_base::units::GIB;
-use habitat_recorder::live::history::Stretch;
+use habitat_recorder::live::history::{Parts, Stretch};
 use habitat_recorder::live::{Exchange, Process};
 use habitat_step::profile::Step;
 
@@ -126,7 +126,7 @@ fn a_step_on_a_cpu_names_the_parts_of_its_time() {
     for (split, next) in [
         (split(2e3, 30e3, 55e3, 8e3), "a GPU shortens forward and backward passes"),
         (split(2e3, 20e3, 30e3, 40e3), "try fused=True"),
-        (split(2e3, 20e3, 30e3, 10e3), "look at data that no DataLoader loads, logging"),
+        (split(2e3, 20e3, 30e3, 10e3), "look at what the loop does between the passes"),
     ] {
         let seen = Snapshot { split, ..Snapshot::default() };
         let found = verdict(&seen, Some(&on_cpu), None).unwrap();
@@ -236,11 +236,11 @@ fn one_rank_may_hold_up_the_others() {
     assert_eq!(late.bound, Bound::Data);
     assert_eq!(
         late.because,
-        "waiting for data: rank 1, 40 % of the time of the last 8 steps; the median of 3 ranks is 3 %"
+        "waiting for data: rank 1, 40 % of the time of the last 8 steps; the median of 3 ranks 3 %"
     );
     let slow = words(rank(1, 130.0, 0.03));
     assert_eq!(slow.bound, Bound::Rank);
-    assert_eq!(slow.because, "one rank is slow: rank 1 takes 130.0 ms per step, the median of 3 ranks is 101.0 ms");
+    assert_eq!(slow.because, "one rank is slow: rank 1 takes 130.0 ms per step, the median of 3 ranks 101.0 ms");
     let even = words(rank(1, 101.0, 0.03));
     assert_eq!(even.bound, Bound::Communication);
     assert!(even.next.contains("`run --all-ranks`"), "{}", even.next);
@@ -265,30 +265,71 @@ fn what_is_not_known_says_why() {
     );
 }
 
-/// 100 s of training, and work beside it that takes the seconds given: the verdict names the longest.
+/// A job of 100 s with ten validations, checkpoints and long steps, of these shares of the time and periods.
+fn history(beside: [(f32, Option<u64>); 3]) -> Digest {
+    let aside = beside.map(|(share, _)| if share > 0.0 { (10, share * 100.0) } else { (0, 0.0) });
+    let total = Some(Stretch { to: 1000, aside, ..Stretch::empty(0, None) });
+    Digest { total, alike: aside[2], period: beside.map(|(_, period)| period), ..Digest::default() }
+}
+
+const NO_WORK: (f32, Option<u64>) = (0.0, None);
+
 #[test]
 fn work_beside_training_is_the_verdict_if_it_takes_most_of_the_time_outside_the_passes() {
-    let history = |aside: [(u32, f32); 3], period: [Option<u64>; 3]| {
-        let all: f32 = aside.iter().map(|(_, seconds)| seconds).sum();
-        let total = Stretch { steps: 1000, to: 1000 + (all * 10.0) as u32, aside, ..Stretch::empty(0, None) };
-        Digest { total: Some(Stretch { total: [1e5; 3], ..total }), period, ..Digest::default() }
-    };
     let on =
         |seen: &Snapshot, history: &Digest| super::verdict(seen, None, None, history).map(|found| found.to_string());
-    let saves = history([(0, 0.0), (44, 96.8), (5, 2.0)], [None, Some(200), None]);
+    let saves = history([NO_WORK, (0.46, Some(200)), NO_WORK]);
     let none = Snapshot::default();
     assert_eq!(
         on(&none, &saves).unwrap(),
-        "checkpoints take 46 % of the time: every 200 steps, 2.10 s each; save less often, or in the background \
+        "checkpoints take 46 % of the time: every 200 steps, 4.60 s each; save less often, or in the background \
          (torch.distributed.checkpoint.async_save)"
     );
     // A step waits 80 % of its time for data, and half of all time is training.
     assert!(on(&waiting(0.8, Some(2)), &saves).unwrap().starts_with("checkpoints take 46 %"));
-    assert!(on(&waiting(0.9, Some(2)), &saves).unwrap().starts_with("waiting for data"));
-    let both = history([(10, 60.0), (10, 50.0), (0, 0.0)], [None; 3]);
-    assert!(on(&none, &both).unwrap().starts_with("validations take 28 % of the time: 10 of 5.90 s"));
-    // The first steps are not periodic.
-    for (aside, period) in [([(0, 0.0), (3, 10.0), (0, 0.0)], Some(9)), ([(0, 0.0), (0, 0.0), (5, 60.0)], None)] {
-        assert!(on(&none, &history(aside, [period, period, None])).is_err());
-    }
+    assert!(
+        on(&waiting(0.9, Some(2)), &saves)
+            .unwrap()
+            .starts_with("waiting for data: 90 % of the time of the last 50 steps; that is 49 % of all time; use")
+    );
+    let both = history([(0.24, None), NO_WORK, (0.28, None)]);
+    assert!(on(&none, &both).unwrap().starts_with("long steps take 28 % of the time: 10 of 2.80 s"), "no period yet");
+    assert!(on(&none, &history([NO_WORK, (0.19, Some(9)), NO_WORK])).is_err());
+    let first = Digest { alike: (0, 0.0), ..history([NO_WORK, NO_WORK, (0.6, None)]) };
+    assert!(on(&none, &first).is_err(), "the first steps and single pauses");
+}
+
+/// The loop spends 86 % of a step elsewhere.
+#[test]
+fn shares_of_a_step_are_compared_as_shares_of_all_time() {
+    let on_cpu = Profile { step: None, origin: None, ..profile(0, "fp32", &[("aten::mm", 0)]) };
+    let [step, input, pass] = [100e3, 0.0, 14e3 / 3.0].map(Micros::known);
+    let split = Some(Split { step, input, forward: pass, backward: pass, optimizer: pass });
+    let seen = Snapshot { split, ..Snapshot::default() };
+    let of = |beside| super::verdict(&seen, Some(&on_cpu), None, &history(beside)).unwrap();
+    let outside = of([(0.31, None), NO_WORK, NO_WORK]);
+    assert!(outside.because.ends_with("optimizer 5 %; that is 59 % of all time"), "{outside}");
+    assert!(of([(0.26, None), (0.2, None), NO_WORK]).because.contains("that is 46 % of all time"), "all work counts");
+    assert_eq!(of([(0.5, None), NO_WORK, NO_WORK]).bound, Bound::Beside);
+}
+
+/// As in a job whose last steps look even.
+#[test]
+fn a_rank_that_is_slow_in_the_history_is_the_verdict() {
+    let rank = |rank: u16, idle: f32| Stretch {
+        steps: 100,
+        total: [35e3; 3],
+        parts: Parts { idle, ..Parts::default() },
+        ..Stretch::empty(0, Some(rank))
+    };
+    let slow = Digest { ranks: vec![rank(0, 26e3), rank(1, 6e3)], ..history([(0.3, None), NO_WORK, NO_WORK]) };
+    let of = |seen: &Snapshot, history: &Digest| super::verdict(seen, None, None, history).unwrap();
+    assert_eq!(
+        of(&Snapshot::default(), &slow).because,
+        "rank 1 is slow: the other ranks wait for it 74 % of each step; that is 52 % of all time"
+    );
+    let saves = Digest { ranks: slow.ranks.clone(), ..history([NO_WORK, (0.6, None), NO_WORK]) };
+    assert_eq!(of(&Snapshot::default(), &saves).bound, Bound::Beside);
+    assert_eq!(of(&waiting(0.5, Some(2)), &slow).bound, Bound::Rank, "the larger of two");
+    assert_eq!(of(&waiting(0.9, Some(2)), &slow).bound, Bound::Data);
 }

@@ -8,8 +8,8 @@ use super::{Decoder, Experts, Recompute, StepOf};
 use crate::op_list::TRACED;
 use crate::profile::tensors::Access;
 use crate::profile::{
-    Attribute, DType, Memory, MemorySource, Mode, Operation, Phase, Precision, Profile, ProfileError, Recording, Shape,
-    Step, TRACE_OF_SHAPES, Working, Workload,
+    Attribute, DType, Memory, MemorySource, Operation, Phase, Precision, Profile, ProfileError, Recording, Shape, Step,
+    TRACE_OF_SHAPES, Working, Workload,
 };
 use habitat_base::units::{Bytes, most};
 
@@ -70,12 +70,11 @@ impl Decoder {
         let count = self.parameters()[0];
         let workload = Workload {
             name: self.name.clone(),
-            mode: Mode::Training,
             batch_size: Some(step.batch),
-            micro_batches: None,
             sequence_length: Some(step.length),
             precision: Some(Precision::Bf16),
             parameter_count: Some(count),
+            ..Workload::default()
         };
         let memory = self.memory(step, count as f64);
         let whole = Step { peak_memory_bytes: Some(memory.total()), memory: Some(memory), ..Step::default() };

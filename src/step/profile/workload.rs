@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use habitat_base::units::{Bytes, GpuSlug, Micros};
 
 /// The job that the profile's step belongs to.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Workload {
     /// Name of the workload.
     pub name: String,
@@ -34,10 +34,11 @@ pub struct Workload {
 }
 
 /// Training or inference.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
     /// Forward, backward and (usually) optimizer.
+    #[default]
     Training,
     /// Forward only.
     Inference,

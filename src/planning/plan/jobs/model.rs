@@ -220,7 +220,7 @@ impl Model {
         })
     }
 
-    /// Fastest way on each machine with the recorded global batch; with another one only where it does not divide over the
+    /// Fastest way on each machine with the recorded global batch; with another one only if that does not divide over the
     /// GPUs, or misses the deadline.
     fn run(&self, prepared: &Prepared) -> Vec<(usize, Way)> {
         let mut fastest: Vec<Option<(bool, usize, f64, f64)>> = vec![None; self.kinds.len()];

@@ -28,11 +28,11 @@ use habitat_recorder::capture::history::Gather;
 use habitat_recorder::capture::messages::Message;
 use habitat_recorder::capture::smi::Boards;
 use habitat_recorder::capture::{
-    self, Control, Identity, JobOptions, Progress, Recording, RecordingStatus, Running, Settings, Watch,
+    self, Control, Identity, JobOptions, Progress, RecordingStatus, Running, Settings, Watch,
 };
 use habitat_recorder::live::{self, Aim, Snapshot, State, Update, Wanted, Wish};
 use habitat_step::catalog::Catalog;
-use habitat_step::profile::{self, Mode, Profile, Workload};
+use habitat_step::profile::{self, Profile, Workload};
 
 /// Time between two looks at the job.
 const PACE: Duration = Duration::from_millis(250);
@@ -198,19 +198,10 @@ fn in_short(command: &[OsString]) -> String {
 
 /// Placeholder until there is a profile.
 fn nothing_yet(name: &str) -> Profile {
-    let workload = Workload {
-        name: name.to_owned(),
-        mode: Mode::Training,
-        batch_size: None,
-        micro_batches: None,
-        sequence_length: None,
-        precision: None,
-        parameter_count: None,
-    };
     Profile {
         format: profile::FORMAT.to_owned(),
         version: profile::VERSION,
-        workload,
+        workload: Workload { name: name.to_owned(), ..Workload::default() },
         origin: None,
         step: None,
         operations: Vec::new(),
@@ -282,8 +273,6 @@ struct Watcher {
 }
 
 impl Watch for Watcher {
-    fn complete(&mut self, _recording: &Recording, _folder: &Path) {}
-
     fn hear(&mut self, pid: u32, message: &Message, at: Duration) {
         self.gather.hear(pid, message, at);
     }

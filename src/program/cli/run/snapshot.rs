@@ -83,13 +83,15 @@ pub(super) fn at_end(finished: &Finished, state: State) -> Snapshot {
     last
 }
 
-/// Adds the time that recorded steps wait for other ranks. It is from the windows of the ranks themselves, which
-/// contain more than the measurements outside.
+/// Replaces the waits for other ranks by those of the recorded steps, which contain more than the measurements outside,
+/// if all ranks have them: ranks are compared by values of one source.
 pub(super) fn with_exchanges(seen: &mut Snapshot, exchanges: &[(u32, Exchange)]) {
-    for process in &mut seen.processes {
-        // Use the last window.
-        let own = exchanges.iter().rev().find(|(pid, _)| *pid == process.pid);
-        process.exchange = own.map(|(_, exchange)| *exchange).or(process.exchange);
+    // Use the last window.
+    let own = |pid: u32| exchanges.iter().rev().find(|(of, _)| *of == pid).map(|(_, exchange)| *exchange);
+    if seen.processes.iter().all(|process| !process.is_rank || own(process.pid).is_some()) {
+        for process in &mut seen.processes {
+            process.exchange = own(process.pid).or(process.exchange);
+        }
     }
 }
 
@@ -409,6 +411,26 @@ mod tests {
         let mut all = vec![steps];
         all.extend(std::iter::repeat_n(dropped, PATIENCE));
         assert!(seen(&all).remedy.unwrap().contains("its own profiler"));
+    }
+
+    /// Outside, rank 1 waits less than rank 0; its window of a few steps would say the contrary.
+    #[test]
+    fn ranks_are_compared_by_values_of_one_source() {
+        let exchange = |waiting: f64| Exchange { step: Micros::known(34e3), waiting: Micros::known(waiting) };
+        let rank = |pid: u32, waiting: f64| live::Process {
+            pid,
+            is_rank: true,
+            exchange: Some(exchange(waiting)),
+            ..live::Process::default()
+        };
+        let outside = Snapshot { processes: vec![rank(1, 26e3), rank(2, 5e3)], ..Snapshot::default() };
+        let of = |windows: &[(u32, Exchange)]| {
+            let mut seen = outside.clone();
+            with_exchanges(&mut seen, windows);
+            seen.processes.iter().map(|process| process.exchange.unwrap().waiting.get()).collect::<Vec<f64>>()
+        };
+        assert_eq!(of(&[(1, exchange(7e3))]), [26e3, 5e3], "one rank was recorded");
+        assert_eq!(of(&[(1, exchange(7e3)), (2, exchange(3e3)), (1, exchange(9e3))]), [9e3, 3e3]);
     }
 
     #[test]

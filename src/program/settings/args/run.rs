@@ -110,7 +110,7 @@ pub struct RunArgs {
     pub log: Option<PathBuf>,
     /// Do not open the screens: the job keeps the terminal.
     ///
-    /// Needed for a job that asks for input.
+    /// Needed for a job that asks for input. `jobs`, `join` and `history` do not know such a job.
     #[arg(long, help_heading = "Job")]
     pub no_tui: bool,
     /// Facts about the workload for the profile.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::work::Work;
+use crate::capture::history::PAUSE;
 use crate::capture::messages::{Held, Hello, Model, Parts, Stage, Window, World};
 use crate::live::{Exchange, Split, Waiting};
 use habitat_base::regress::quantile::median;
@@ -179,13 +180,9 @@ impl Process {
     pub fn pace(&self) -> Option<Range<Micros>> {
         let settled = self.settled();
         let mean = |steps: &[Timed]| steps.iter().map(|timed| timed.time_us).sum::<f64>() / steps.len() as f64;
-        let parts: Vec<f64> = if settled.len() < 2 * TENTHS {
-            settled.iter().map(|timed| timed.time_us).collect()
-        } else {
-            (0..TENTHS)
-                .map(|part| mean(&settled[part * settled.len() / TENTHS..(part + 1) * settled.len() / TENTHS]))
-                .collect()
-        };
+        let count = if settled.len() < 2 * TENTHS { settled.len() } else { TENTHS };
+        let from = |part: usize| part * settled.len() / count;
+        let parts: Vec<f64> = (0..count).map(|part| mean(&settled[from(part)..from(part + 1)])).collect();
         let low = parts.iter().copied().min_by(f64::total_cmp)?;
         let high = parts.iter().copied().max_by(f64::total_cmp)?;
         let [low, mid, high] = [low, mean(settled), high].map(|time| Micros::new(time).ok());
@@ -354,12 +351,12 @@ impl Process {
         self.held.as_ref().is_some_and(|held| held.device == "cpu")
     }
 
-    /// Split of the time of the last steps; `None` if it is unknown.
+    /// Split of the time of the last steps that trained and did nothing long beside it; `None` if it is unknown.
     pub fn split(&self) -> Option<Split> {
-        let mean = |at: usize| {
-            let all: f64 = self.parts.iter().map(|values| values[at]).sum();
-            Micros::new(all / self.parts.len() as f64).ok()
-        };
+        let own = |values: &[f64; 5]| values[0] - values[1];
+        let usual = median(&mut self.parts.iter().map(own).collect::<Vec<_>>())?;
+        let steps = || self.parts.iter().filter(|values| own(values) <= PAUSE * usual);
+        let mean = |at: usize| Micros::new(steps().map(|values| values[at]).sum::<f64>() / steps().count() as f64).ok();
         Some(Split { step: mean(0)?, input: mean(1)?, forward: mean(2)?, backward: mean(3)?, optimizer: mean(4)? })
     }
 

@@ -132,6 +132,31 @@ fn steps_in_a_row_have_no_period() {
 }
 
 #[test]
+fn long_steps_that_repeat_are_apart_from_the_first_ones_and_noise() {
+    // Rollouts before every 320th step, and as many short pauses.
+    let steps: Vec<Step> = (1..=1600)
+        .map(|number| match number {
+            ..=5 => step(number, 0, 2e4, Kind::Other),
+            _ if number.is_multiple_of(320) => step(number, 0, 1.3e6 + 1e3 * number as f32, Kind::Other),
+            17 | 30 | 90 | 800 => step(number, 0, 1.9e4, Kind::Other),
+            700 => step(number, 0, 6e7, Kind::Other),
+            _ => step(number, 0, 4e3, Kind::Training),
+        })
+        .collect();
+    let of = |until: u64| {
+        let steps: Vec<Step> = steps.iter().filter(|step| step.step <= until).copied().collect();
+        let minutes = vec![total(steps.iter().map(|step| Stretch { to: 600, ..Stretch::of(step, None) })).unwrap()];
+        History { steps, minutes, ..History::default() }.digest(1)
+    };
+    let all = of(1600);
+    assert_eq!((all.alike.0, all.period[2], all.total.unwrap().aside[2].0), (5, Some(320), 15));
+    assert!((all.alike.1 / 11.3 - 1.0).abs() < 1e-3, "{:?}", all.alike);
+    assert_eq!((of(650).alike.0, of(650).period[2]), (2, None), "two have no period");
+    assert_eq!(of(320).alike.0, 3, "the short pauses repeat, one rollout does not");
+    assert_eq!(of(16).alike, (0, 0.0), "the first steps alone");
+}
+
+#[test]
 fn the_spread_of_steps_tells_late_ones_from_the_usual() {
     let of = |late: usize| {
         let total = |number: usize| if number.is_multiple_of(late) { 900.0 } else { 100.0 + (number % 5) as f32 };

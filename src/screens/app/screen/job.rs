@@ -199,8 +199,8 @@ pub fn data(seen: &Snapshot) -> Option<(String, Role)> {
 }
 
 /// For a training with several processes: the slowest, and the one that waits most, compared with the median.
-pub fn ranks(seen: &Snapshot) -> Option<(String, Role)> {
-    Some((ranks::words(seen)?, Role::Text))
+pub fn ranks(live: &Live) -> Option<(String, Role)> {
+    Some((ranks::words(&live.seen, &live.history)?, Role::Text))
 }
 
 /// Number of separate trainings, and the one shown.
@@ -316,7 +316,7 @@ pub fn over_time(live: &Live) -> Option<(Vec<u64>, String)> {
 /// Findings in the history of the job but the bottleneck, and what ran beside its training.
 pub fn history(app: &App, live: &Live) -> Vec<(String, Role)> {
     let digest = &live.history;
-    let beside = digest.total.as_ref().and_then(|total| history::aside(digest, total));
+    let beside = history::aside(digest);
     let bottleneck = held_back(app, live).map(|(words, _)| words);
     let others = history::stands_out(digest).into_iter().filter(|words| bottleneck.as_ref() != Some(words));
     others.take(2).chain(beside).map(|words| (words, Role::Text)).collect()

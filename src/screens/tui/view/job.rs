@@ -134,7 +134,7 @@ fn facts(painter: &Painter<'_>, live: &Live, density: Density, width: u16, room:
         facts.push((5, lines(label, words, 2)));
         label = "";
     }
-    facts.extend(job::ranks(&live.seen).map(|ranks| (6, lines("ranks", ranks, 2))));
+    facts.extend(job::ranks(live).map(|ranks| (6, lines("ranks", ranks, 2))));
     facts.extend(job::trainings(&live.seen).map(|words| (6, lines("trainings", words, 2))));
     facts.extend(job::data(&live.seen).map(|data| (known(&data, 6), short("data", data))));
     facts.extend(job::held_back(app, live).map(|verdict| (8, lines("verdict", verdict, 3))));
