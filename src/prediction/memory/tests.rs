@@ -35,7 +35,7 @@ fn a_recorded_peak_decides() {
     assert_eq!(fits(&profile(Some(19.5), None), None, "a10"), Fits::Unknown);
 }
 
-/// Where the peak of a verdict is from.
+/// Source of the peak of a verdict.
 fn source(fit: &MemoryFit) -> Option<PeakSource> {
     match fit.basis {
         MemoryBasis::Peak { source, .. } => Some(source),
