@@ -261,7 +261,7 @@ impl<'p> At<'p> {
             layout.parallel.check(&layout, &prediction.gpu.fabric).map_err(|error| Reason::Layout { error })?;
         }
         let batches = accumulation(goal.global_batch, self.batch, Runners::new(&layout));
-        let share = self.share(prediction, &layout, workload, goal);
+        let share = self.share(prediction, &layout, workload, batches.as_ref().ok().copied());
         let (sharding, memory) = self.fitting(&share, goal)?;
         let note = memory_note(&memory);
         let (single, gpu) = (&self.step, &prediction.gpu);
@@ -296,9 +296,8 @@ impl<'p> At<'p> {
         })
     }
 
-    /// Share of one GPU.
-    fn share(&self, prediction: &Prediction, layout: &Layout, workload: &Workload, goal: &Goal) -> Share {
-        let batches = accumulation(goal.global_batch, self.batch, Runners::new(layout));
+    /// Share of one GPU that runs this number of batches per update.
+    fn share(&self, prediction: &Prediction, layout: &Layout, workload: &Workload, batches: Option<u64>) -> Share {
         // Without a number of batches, assume the maximum that a stage keeps.
         let most = batches.unwrap_or(2 * u64::from(layout.parallel.pipeline));
         let batches = [self.batch.unwrap_or(1), most];
@@ -336,7 +335,8 @@ impl<'p> At<'p> {
             Obstacle::Memory(sharding, memory) => (sharding, *memory),
             Obstacle::Other(refusal) => return refusal,
         };
-        let share = self.share(prediction, layout, workload, goal);
+        let batches = accumulation(goal.global_batch, self.batch, Runners::new(layout)).ok();
+        let share = self.share(prediction, layout, workload, batches);
         let remedies = Remedies {
             fitting_sharding: with_sharding(self.memory, sharding, &share),
             ..would_fit(&memory, share.replicas, workload, goal)

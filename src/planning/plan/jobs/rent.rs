@@ -160,12 +160,12 @@ impl Tasks {
         best.compact();
     }
 
-    /// Ways by their cost, and of equal cost by the share of own machines that they keep busy times their hours; `None` if no
-    /// job runs on own machines.
+    /// Ways by their cost, and of equal cost by the share that they take of machines of which there are few (own ones,
+    /// contracts, marketplace hosts), times their hours; `None` if no job can use such machines.
     fn by_area(&self) -> Option<Preference> {
-        let is_own = |limit: usize| matches!(self.limits[limit], SharedLimit::OneMachine(_));
+        let is_few = |limit: usize| matches!(self.limits[limit], SharedLimit::OneMachine(_));
         let area = |way: &Way| {
-            let shares = way.uses.iter().filter(|(limit, _)| is_own(*limit));
+            let shares = way.uses.iter().filter(|(limit, _)| is_few(*limit));
             shares.map(|(limit, amount)| amount / self.most[*limit]).sum::<f64>() * way.hours
         };
         let most = self.jobs.iter().flat_map(|task| &task.ways).map(area).fold(0.0, f64::max);
