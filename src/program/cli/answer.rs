@@ -283,7 +283,7 @@ pub(super) fn from_black_box(
     catalog: &Catalog,
 ) -> Result<(Predictions, String), CliError> {
     let paths = Paths::find();
-    let weights = weights_folder(input.models.models.as_deref(), &settings(&paths)?, &paths);
+    let weights = weights_folder(input.prediction.models.models.as_deref(), &settings(&paths)?, &paths);
     let model = store::black_box(&weights)?;
     let targets = gpu::all(catalog, "--to", to)?;
     let one = |path: &Path| -> Result<(OperatorTotals, Predictions), CliError> {

@@ -10,9 +10,9 @@ use super::options::{options, settings};
 use super::output::check_new;
 use super::progress;
 use super::{goal, gpu};
-use crate::settings::args::{InputArgs, ModelArgs, PlanJobsArgs, RecordedArgs, TableForm};
+use crate::settings::args::{InputArgs, PlanJobsArgs, PredictionArgs, RecordedArgs, TableForm};
+use crate::settings::goal_args::GoalArgs;
 use crate::settings::jobs::{JobTable, JobsFile, MachineTable, StepTable};
-use crate::settings::wish::Wish;
 use crate::store::{self, Paths};
 use crate::terminal;
 use habitat_base::text;
@@ -21,7 +21,7 @@ use habitat_planning::plan::jobs::{Job, JobsPlan, Machine, Shared, Supply, book,
 use habitat_planning::plan::solve::Settings;
 use habitat_planning::plan::{Accept, Goal, PlanStatus};
 use habitat_planning::pricing::PriceBook;
-use habitat_prediction::{Host, MethodChoice, PredictError, Predictions, predict};
+use habitat_prediction::{PredictError, Predictions, predict};
 use habitat_reports::jobs::JobsForm;
 use habitat_reports::launch::{JobStart, Launcher, Start, files};
 use habitat_reports::plan_form::PlanFormError;
@@ -35,17 +35,14 @@ type Steps = Vec<(StepTable, Arc<Predictions>)>;
 pub struct Jobs {
     /// The file.
     pub file: PathBuf,
-    pub(super) method: MethodChoice,
-    pub(super) host: Host,
-    pub(super) models: ModelArgs,
+    pub(super) prediction: PredictionArgs,
     /// Risks accepted for each job, in addition to its own.
     pub(super) accept: Vec<Accept>,
 }
 
 pub(super) fn run(args: &PlanJobsArgs, out: &mut dyn Write) -> Result<u8, CliError> {
-    let PlanJobsArgs { file, method, host, models, accept, .. } = args;
-    let (file, models, accept) = (file.clone(), models.clone(), accept.clone());
-    let jobs = Jobs { file, method: *method, host: *host, models, accept };
+    let (file, prediction, accept) = (args.file.clone(), args.prediction.clone(), args.accept.clone());
+    let jobs = Jobs { file, prediction, accept };
     if let Some(tool) = args.export {
         return jobs.export(args, tool, out);
     }
@@ -171,7 +168,7 @@ impl Jobs {
         &self,
         job: &JobTable,
         file: &JobsFile,
-        usual: &Wish,
+        usual: &GoalArgs,
         catalog: &Catalog,
         prices: &PriceBook,
         (steps, read): (&mut Steps, fn(&Loaded)),
@@ -219,9 +216,7 @@ impl Jobs {
                 peak_memory: step.peak_memory_bytes,
             },
             sequence_length: step.sequence_length,
-            method: self.method,
-            host: self.host,
-            models: self.models.clone(),
+            prediction: self.prediction.clone(),
             ..InputArgs::default()
         }
     }
@@ -244,7 +239,7 @@ impl Jobs {
     ///
     /// # Errors
     /// [`CliError`] if the file cannot be read.
-    pub(super) fn first(&self) -> Result<(InputArgs, Wish), CliError> {
+    pub(super) fn first(&self) -> Result<(InputArgs, GoalArgs), CliError> {
         let path = self.file.display();
         let file = JobsFile::parse(&store::kind::read_toml(&self.file, store::kind::JOBS)?).at(&path)?;
         let job = file.jobs.first().ok_or_else(|| CliError::Refused("contains no jobs".to_owned())).at(&path)?;

@@ -36,8 +36,8 @@ pub fn weights_folder(given: Option<&Path>, settings: &SettingsFile, paths: &Pat
 
 /// Prediction options for whole steps; per-operation results are not kept.
 pub(super) fn options(input: &InputArgs, to: &[String], catalog: &Catalog, paths: &Paths) -> Result<Options, CliError> {
-    let weights = weights_folder(input.models.models.as_deref(), &settings(paths)?, paths);
-    let habitat = (input.method == MethodChoice::HabitatMlp).then(|| habitat(&weights)).transpose()?;
+    let weights = weights_folder(input.prediction.models.models.as_deref(), &settings(paths)?, paths);
+    let habitat = (input.prediction.method == MethodChoice::HabitatMlp).then(|| habitat(&weights)).transpose()?;
     Ok(Options {
         habitat: habitat.map(Arc::new),
         kernel_wise: Some(kernel_wise(input.kernel_wise.as_deref(), &weights)?),
@@ -45,11 +45,11 @@ pub(super) fn options(input: &InputArgs, to: &[String], catalog: &Catalog, paths
         targets: gpu::all(catalog, "--to", to)?,
         ignore_origin: input.recorded.ignore_origin,
         origin: gpu::maybe(catalog, "--origin", input.recorded.origin.as_ref())?,
-        method: input.method,
-        host: input.host,
+        method: input.prediction.method,
+        host: input.prediction.host,
         wave_form: input.waves,
-        models: Some(Arc::new(models(&input.models, catalog, paths)?)),
-        precision: input.precision,
+        models: Some(Arc::new(models(&input.prediction.models, catalog, paths)?)),
+        precision: input.prediction.precision,
         steps_only: true,
     })
 }

@@ -10,7 +10,7 @@ use super::jobs::Jobs;
 use super::{batches, diff, goal, gpu, hints, options, own, typed};
 use crate::settings::args::{InputArgs, ScreensArgs};
 use crate::settings::file::SettingsFile;
-use crate::settings::wish::Wish;
+use crate::settings::goal_args::GoalArgs;
 use crate::store::{self, Paths};
 use crate::terminal;
 use habitat_base::text::CommandLine;
@@ -119,9 +119,7 @@ pub(super) fn run(mut args: ScreensArgs, out: &mut dyn Write) -> Result<Outcome,
     }
     let jobs = args.jobs.as_ref().map(|file| Jobs {
         file: file.clone(),
-        method: args.input.method,
-        host: args.input.host,
-        models: args.input.models.clone(),
+        prediction: args.input.prediction.clone(),
         accept: args.wish.accept.clone().unwrap_or_default(),
     });
     if jobs.is_none() && args.screen == Screen::Jobs {
@@ -131,8 +129,8 @@ pub(super) fn run(mut args: ScreensArgs, out: &mut dyn Write) -> Result<Outcome,
         let (input, wish) = jobs.first()?;
         // Arguments take precedence over the first job.
         if args.input.file.is_none() && args.input.sample.is_none() {
-            args.input = InputArgs { waves: args.input.waves, precision: args.input.precision, ..input };
-            if args.wish == Wish::default() {
+            args.input = InputArgs { waves: args.input.waves, ..input };
+            if args.wish == GoalArgs::default() {
                 args.wish = wish;
             }
         }

@@ -20,7 +20,7 @@ mod screens;
 pub use diff::DiffArgs;
 pub use fit::{FitArgs, FitBlackBoxArgs, FitCommand, FitKernelWiseArgs, FitLogArgs, FormChoice, RunSize};
 pub use help::help;
-pub use input::{BlackBoxArgs, InputArgs, ModelArgs, RecordedArgs, WorkloadArgs};
+pub use input::{BlackBoxArgs, InputArgs, ModelArgs, PredictionArgs, RecordedArgs, WorkloadArgs};
 pub use kept::{HistoryArgs, JobsArgs, JoinArgs};
 pub use launch::LaunchArgs;
 pub use measure::{

@@ -27,32 +27,12 @@ pub struct InputArgs {
     /// Tokens per sample, if the file lacks it.
     #[arg(long, value_name = "N", value_parser = values::within::<u64>(1, u32::MAX.into()), allow_hyphen_values = true, help_heading = "Recorded step")]
     pub sequence_length: Option<u64>,
-    /// Prediction method.
-    #[arg(long, value_parser = choice::<MethodChoice>(), default_value = MethodChoice::Auto.name(), help_heading = "Prediction")]
-    pub method: MethodChoice,
+    /// How to predict.
+    #[command(flatten)]
+    pub prediction: PredictionArgs,
     /// Equation for wave scaling (Habitat's 1 or 2).
     #[arg(long, value_parser = choice::<WaveForm>(), default_value = "many", help_heading = "Prediction")]
     pub waves: WaveForm,
-    /// Predict for another precision: bf16, amp-bf16, fp16, tf32, fp8 …
-    ///
-    /// One of fp32, fp32-strict (no TF32), tf32, tf32-products (not in convolutions), amp-fp16, amp-bf16 (mixed
-    /// precision), fp16, bf16 (throughout) and fp8, or the names of PyTorch (bfloat16), Lightning (bf16-mixed, 16-true)
-    /// and Keras (`mixed_float16`).
-    #[arg(
-        long,
-        value_name = "NAME",
-        value_parser = choice::<Precision>(),
-        ignore_case = true,
-        hide_possible_values = true,
-        help_heading = "Prediction"
-    )]
-    pub precision: Option<Precision>,
-    /// Whether the GPU waits for the host, which launches its operations and loads its data.
-    #[arg(long, value_parser = choice::<Host>(), default_value = Host::AsRecorded.name(), help_heading = "Prediction")]
-    pub host: Host,
-    /// Models for predictions.
-    #[command(flatten)]
-    pub models: ModelArgs,
     /// Linear models from `fit kernelwise`, for --method kernel-wise, layer-wise and end-to-end (default:
     /// kernelwise.json in the folder of weights, else the shipped ones).
     #[arg(long, value_name = "FILE", help_heading = "Prediction")]
@@ -84,6 +64,34 @@ pub struct RecordedArgs {
     /// Peak device memory of the step (11GB), if the file lacks it.
     #[arg(long, value_name = "SIZE", value_parser = values::bytes, help_heading = "Recorded step")]
     pub peak_memory: Option<Bytes>,
+}
+
+/// How to predict from a recorded step.
+#[derive(Debug, Clone, Default, Args)]
+pub struct PredictionArgs {
+    /// Prediction method.
+    #[arg(long, value_parser = choice::<MethodChoice>(), default_value = MethodChoice::Auto.name(), help_heading = "Prediction")]
+    pub method: MethodChoice,
+    /// Predict for another precision: bf16, amp-bf16, fp16, tf32, fp8 …
+    ///
+    /// One of fp32, fp32-strict (no TF32), tf32, tf32-products (not in convolutions), amp-fp16, amp-bf16 (mixed
+    /// precision), fp16, bf16 (throughout) and fp8, or the names of PyTorch (bfloat16), Lightning (bf16-mixed, 16-true)
+    /// and Keras (`mixed_float16`).
+    #[arg(
+        long,
+        value_name = "NAME",
+        value_parser = choice::<Precision>(),
+        ignore_case = true,
+        hide_possible_values = true,
+        help_heading = "Prediction"
+    )]
+    pub precision: Option<Precision>,
+    /// Whether the GPU waits for the host, which launches its operations and loads its data.
+    #[arg(long, value_parser = choice::<Host>(), default_value = Host::AsRecorded.name(), help_heading = "Prediction")]
+    pub host: Host,
+    /// Models for predictions.
+    #[command(flatten)]
+    pub models: ModelArgs,
 }
 
 /// Models for predictions.

@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::{
-    BlackBoxArgs, FileArgs, InputArgs, LaunchArgs, ModelArgs, OwnArgs, PagerArgs, RecordedArgs, TableArgs, TableForm,
+    BlackBoxArgs, FileArgs, InputArgs, LaunchArgs, OwnArgs, PagerArgs, PredictionArgs, RecordedArgs, TableArgs,
+    TableForm,
 };
-use crate::settings::wish::Wish;
+use crate::settings::goal_args::GoalArgs;
 use habitat_planning::plan::Accept;
 use habitat_planning::values::{self, BatchSizes};
-use habitat_prediction::{Host, MethodChoice, Precision};
 use habitat_reports::launch::Launcher;
 use habitat_step::profile::Sample;
 
@@ -97,7 +97,7 @@ pub struct PlanArgs {
     pub batch_sizes: Option<BatchSizes>,
     /// The goal.
     #[command(flatten)]
-    pub wish: Wish,
+    pub wish: GoalArgs,
     /// Own machines.
     #[command(flatten)]
     pub own: OwnArgs,
@@ -161,15 +161,9 @@ pub struct PlanJobsArgs {
     /// The jobs file (TOML): each job with its recorded step, work and limits; and shared budget, deadline and quotas,
     /// or the available machines.
     pub file: PathBuf,
-    /// Prediction method.
-    #[arg(long, value_parser = choice::<MethodChoice>(), default_value = MethodChoice::Auto.name(), help_heading = "Prediction")]
-    pub method: MethodChoice,
-    /// Whether the GPU waits for the host, which launches its operations and loads its data.
-    #[arg(long, value_parser = choice::<Host>(), default_value = Host::AsRecorded.name(), help_heading = "Prediction")]
-    pub host: Host,
-    /// Models for predictions.
+    /// How to predict the steps of all jobs.
     #[command(flatten)]
-    pub models: ModelArgs,
+    pub prediction: PredictionArgs,
     /// Offers to accept in addition to firm ones, for each job.
     ///
     /// Firm offers are on-demand, from the provider itself, without doubts about the price, and match the platform and
@@ -232,25 +226,9 @@ pub struct BatchesArgs {
     /// Facts about the recorded steps.
     #[command(flatten)]
     pub recorded: RecordedArgs,
-    /// Prediction method for other GPUs at the recorded batch sizes.
-    #[arg(long, value_parser = choice::<MethodChoice>(), default_value = MethodChoice::Auto.name(), help_heading = "Prediction")]
-    pub method: MethodChoice,
-    /// Whether the GPU waits for the host, which launches its operations and loads its data.
-    #[arg(long, value_parser = choice::<Host>(), default_value = Host::AsRecorded.name(), help_heading = "Prediction")]
-    pub host: Host,
-    /// Predict for another precision: bf16, amp-bf16, fp16, tf32, fp8 …
-    #[arg(
-        long,
-        value_name = "NAME",
-        value_parser = choice::<Precision>(),
-        ignore_case = true,
-        hide_possible_values = true,
-        help_heading = "Prediction"
-    )]
-    pub precision: Option<Precision>,
-    /// Models for predictions.
+    /// How to predict on other GPUs, and in another precision.
     #[command(flatten)]
-    pub models: ModelArgs,
+    pub prediction: PredictionArgs,
     /// How the table is written.
     #[command(flatten)]
     pub table: TableArgs,
@@ -263,10 +241,7 @@ impl BatchesArgs {
             file,
             sample: self.sample,
             recorded: self.recorded.clone(),
-            method: self.method,
-            host: self.host,
-            precision: self.precision,
-            models: self.models.clone(),
+            prediction: self.prediction.clone(),
             ..InputArgs::default()
         }
     }
