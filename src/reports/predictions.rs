@@ -266,7 +266,7 @@ pub fn table(predictions: &Predictions, prices: &PriceBook) -> Table {
                 Cell::new(format!("{:.2}{mark}", value.price_per_gpu.get()), value.price_per_gpu.get())
             }),
             Cell::maybe(value.as_ref().and_then(|value| value.samples_per_usd), |per_usd| {
-                Cell::new(format::grouped(per_usd.mid), per_usd.mid)
+                Cell::new(format::short_count(per_usd.mid), per_usd.mid)
             }),
             memory::micro_batch(&prediction.memory, &predictions.workload).map_or_else(
                 || Cell::text(prediction.memory.fits),

@@ -1,9 +1,9 @@
 //! Details of the selected GPU, below the table.
 
-use super::gpus::{MANY, per_usd};
 use super::{range_and_method, selected_prediction};
 use crate::app::App;
 use habitat_base::text::clean;
+use habitat_prediction::finding::{Finding, WaitCounts};
 use habitat_reports::words::{self, Words};
 use habitat_reports::{format, memory};
 
@@ -46,13 +46,7 @@ pub fn facts(app: &App) -> Vec<(String, String)> {
     if let Some(value) = row.and_then(|row| row.value.as_ref()) {
         let amount = value.per_usd.map_or_else(
             || "samples/$ unknown: pass --batch-size N".to_owned(),
-            |it| {
-                let range = match it.high {
-                    Some(high) if high < MANY => format::low_high(format::grouped(it.low), format::grouped(high)),
-                    high => format::short_range(it.low, high),
-                };
-                format!("{} samples/$ ({range})", per_usd(it.mid, it.high.unwrap_or(it.mid)))
-            },
+            |it| format!("{} samples/$ ({})", format::short_count(it.mid), format::short_range(it.low, it.high)),
         );
         let doubt = if value.marks.is_empty() { String::new() } else { format!(" in doubt ({})", value.marks) };
         line("value", format!("{} per GPU{doubt} · {amount} · {}", format::price(value.price), value.offer));
@@ -74,10 +68,11 @@ pub fn facts(app: &App) -> Vec<(String, String)> {
     }
     let data = prediction.data_wait();
     let cpu = prediction.host_idle.checked_sub(data).unwrap_or_default();
-    let waits = [(cpu, "for the CPU"), (data, "for data")].into_iter().filter(|(time, _)| time.get() > 0.0);
+    let waits =
+        [(cpu, "waiting for the CPU"), (data, "waiting for data")].into_iter().filter(|(time, _)| time.get() > 0.0);
     let waits: Vec<String> = waits.map(|(time, what)| format!("{} {what}", format::time(time))).collect();
     if !waits.is_empty() {
-        line("host", format!("GPU idle, waiting {} of the step", waits.join(" and ")));
+        line("host", format!("GPU idle {} per step", waits.join(" and ")));
     }
     for text in super::words(&prediction.warnings, false) {
         line("warning", text);
@@ -86,8 +81,10 @@ pub fn facts(app: &App) -> Vec<(String, String)> {
         line("note", clean(&note, 400));
     }
     if let Some(predictions) = app.predictions.value() {
-        for note in words::all(&predictions.notes) {
-            line("note", clean(&note, 400));
+        // The line of the host has the wait.
+        let is_above = |note: &&Finding| matches!(note, Finding::CpuWait { counts: WaitCounts::Kept, .. });
+        for note in predictions.notes.iter().filter(|note| !is_above(note)) {
+            line("note", clean(&note.words(), 400));
         }
     }
     lines

@@ -59,35 +59,23 @@ pub fn table(app: &App) -> Table {
     }
 }
 
-/// Samples per dollar above which digits are abbreviated.
-pub(super) const MANY: f64 = 1e8;
-
-/// Samples per dollar, in a column whose largest value is `most`.
-pub(super) fn per_usd(samples: f64, most: f64) -> String {
-    if most < MANY { format::grouped(samples) } else { format::short_count(samples) }
-}
-
 /// Unit and decimals of a column of times: the shortest time has two or three digits.
 #[derive(Debug, Clone, Copy)]
 struct Scale {
     unit: TimeUnit,
     decimals: usize,
-    /// Most samples per dollar.
-    per_usd: f64,
 }
 
 impl Scale {
     fn of(rows: &[Row]) -> Self {
         let mids = rows.iter().map(|row| row.step.range.mid.get()).filter(|mid| *mid > 0.0);
         let (shortest, longest) = mids.fold((f64::INFINITY, 0.0), |(low, high), mid| (mid.min(low), mid.max(high)));
-        let values = rows.iter().filter_map(|row| row.value.as_ref());
-        let per_usd = values.filter_map(|value| value.per_usd).map(|it| it.high.unwrap_or(it.mid)).fold(0.0, f64::max);
         let (unit, decimals) = match shortest {
             us if us < 1e3 && longest < 1e4 => (TimeUnit::Micros, usize::from(us < 100.0)),
             us if us < 1e3 => (TimeUnit::Millis, 2),
             _ => (TimeUnit::Millis, 1),
         };
-        Self { unit, decimals, per_usd }
+        Self { unit, decimals }
     }
 
     fn bare(self, time: Micros) -> String {
@@ -129,8 +117,8 @@ fn cells(row: &Row, scale: Scale, shortest: f64, longest: f64) -> Vec<Cell> {
         // A narrow screen has no column of prices with their marks.
         match value.and_then(|value| Some((value, value.per_usd?))) {
             None => Cell::text("–"),
-            Some((value, it)) if value.marks.is_empty() => Cell::text(per_usd(it.mid, scale.per_usd)),
-            Some((_, it)) => Cell::styled(Role::Warning, format!("?{}", per_usd(it.mid, scale.per_usd))),
+            Some((value, it)) if value.marks.is_empty() => Cell::text(format::short_count(it.mid)),
+            Some((_, it)) => Cell::styled(Role::Warning, format!("?{}", format::short_count(it.mid))),
         },
         match value {
             None => Cell::styled(Role::Muted, if row.on_spot { "spot only" } else { "no offer" }),
