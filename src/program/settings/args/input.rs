@@ -30,7 +30,7 @@ pub struct InputArgs {
     /// How to predict.
     #[command(flatten)]
     pub prediction: PredictionArgs,
-    /// Equation for wave scaling (Habitat's 1 or 2).
+    /// Equation of wave scaling.
     #[arg(long, value_parser = choice::<WaveForm>(), default_value = "many", help_heading = "Prediction")]
     pub waves: WaveForm,
     /// Linear models from `fit kernelwise`, for --method kernel-wise, layer-wise and end-to-end (default:
