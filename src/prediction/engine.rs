@@ -114,14 +114,7 @@ impl<'a> Prepared<'a> {
         if predictions.iter().all(|prediction| prediction.step.mid() == Micros::ZERO) {
             return Err(PredictError::NothingKnown { workload: text::clean(&profile.workload.name, 60) });
         }
-        let untold = || options.host.note(profile, Micros::ZERO).into_iter().collect();
-        let mut notes = base.map_or_else(untold, |base| base.notes);
-        let execution = profile.step.as_ref().and_then(|step| step.execution);
-        let launched = execution.filter(|_| assumes_pace);
-        notes.extend(launched.map(|execution| Finding::NoLaunches { execution }));
-        let runs_tf32 = targets.iter().any(|gpu| gpu.gpu.runs_tf32());
-        let assumed = runs_tf32 && is_tf32_assumed(profile, decoded, options.precision);
-        notes.extend(assumed.then_some(Finding::Tf32Assumed));
+        let mut notes = self.notes(base, options, [assumes_pace, targets.iter().any(|gpu| gpu.gpu.runs_tf32())]);
         let mut workload = profile.workload.clone();
         if let Some(change) = change {
             notes.splice(0..0, change.notes(decoded).into_iter().chain(change.kept_on(&keeping)));
@@ -129,6 +122,18 @@ impl<'a> Prepared<'a> {
         }
         let (host, communicates) = (options.host, super::communicates(profile));
         Ok(Predictions { workload, origin: recorded_on(profile, origin), host, communicates, predictions, notes })
+    }
+
+    /// Notes on the predictions of every GPU.
+    fn notes(&self, base: Option<RecordedStep>, options: &Options, [is_paced, has_tf32]: [bool; 2]) -> Vec<Finding> {
+        let Self { profile, decoded, .. } = self;
+        let unrecorded = || options.host.note(profile, Micros::ZERO).into_iter().collect();
+        let mut notes = base.map_or_else(unrecorded, |base| base.notes);
+        let execution = profile.step.as_ref().and_then(|step| step.execution).filter(|_| is_paced);
+        notes.extend(execution.map(|execution| Finding::NoLaunches { execution }));
+        let assumed = has_tf32 && is_tf32_assumed(profile, decoded, options.precision);
+        notes.extend(assumed.then_some(Finding::Tf32Assumed));
+        notes
     }
 }
 

@@ -19,7 +19,7 @@ use super::recorded_step::RecordedStep;
 use super::shares::{self, shares, update_share};
 use super::transformer::Layers;
 use habitat_base::units::Micros;
-use habitat_step::profile::Operation;
+use habitat_step::profile::{Operation, Profile};
 
 /// Inputs that all predictions of a profile share.
 pub(super) struct Context<'a> {
@@ -48,39 +48,19 @@ pub(super) fn predict_one(context: &Context<'_>, on: &OnGpu<'_>, change: Option<
     let keeps = options.method.facts().is_none_or(|facts| facts.is_fitted || !facts.ignores_origin);
     let measured = profile.measured_step().filter(|_| is_origin && keeps && change.is_none());
     if measured.is_some() {
-        for operation in &mut operations {
-            if let Some(time) = operation.origin_time {
-                operation.time = Some(Estimate::with_band(time, 0.0, Method::Measured));
-                if explains {
-                    "measured on this GPU".clone_into(&mut operation.why);
-                }
-            }
-        }
+        operations.iter_mut().for_each(|operation| keep_measured(operation, explains));
     }
     let shares = shares(&operations);
     let host_idle = base.map_or(Micros::ZERO, |base| base.host_idle);
     let left_out = base.map_or(Micros::ZERO, |base| base.left_out);
-    let doubt = base.and_then(|base| base.doubt);
     let mut warnings = context.warnings.to_vec();
-    let step = match (measured, doubt) {
-        (Some(recorded), Some(doubt)) => {
-            StepTime::Predicted(doubt.derived(recorded.checked_sub(left_out).unwrap_or_default()))
-        }
-        (Some(recorded), None) if left_out.get() > 0.0 => {
-            let busy = recorded.checked_sub(left_out).unwrap_or_default();
-            StepTime::Predicted(Estimate::with_band(busy, 0.0, Method::Derived))
-        }
-        (Some(median), None) => {
-            StepTime::Measured { median, range: profile.step.as_ref().and_then(|step| step.duration_range) }
-        }
-        (None, _) => {
+    let step = measured.map_or_else(
+        || {
             let parts = StepParts { on, operations: &operations, is_measured: base.is_some() };
-            let step = step_estimate(&shares, &parts, base);
-            let step = if change.is_some() { precision::widened(step) } else { step };
-            let step = base.map_or(step, |base| base.with_unassigned(step));
-            StepTime::Predicted(doubt.map_or(step, |doubt| doubt.widened(step)))
-        }
-    };
+            predicted_step(&shares, &parts, base, change.is_some())
+        },
+        |measured| recorded_step(measured, profile, base),
+    );
     // Steps recorded on this GPU have their waits; predicted ones get that for data below.
     let waited = base.filter(|_| step.is_of_origin()).map_or(Micros::ZERO, |base| base.data_wait);
     let device = step.mid().checked_sub(host_idle + waited).unwrap_or_default();
@@ -135,6 +115,39 @@ pub(super) fn predict_one(context: &Context<'_>, on: &OnGpu<'_>, change: Option<
         memory,
         warnings,
     }
+}
+
+/// Keeps the measured time of an operation on its own GPU.
+fn keep_measured(operation: &mut OperationPrediction, explains: bool) {
+    let Some(time) = operation.origin_time else { return };
+    operation.time = Some(Estimate::with_band(time, 0.0, Method::Measured));
+    if explains {
+        "measured on this GPU".clone_into(&mut operation.why);
+    }
+}
+
+/// The recorded step on its own GPU, less what a prediction leaves out: communication, and waits that do not count.
+fn recorded_step(median: Micros, profile: &Profile, base: Option<&RecordedStep>) -> StepTime {
+    let left_out = base.map_or(Micros::ZERO, |base| base.left_out);
+    let busy = median.checked_sub(left_out).unwrap_or_default();
+    match base.and_then(|base| base.doubt) {
+        Some(doubt) => StepTime::Predicted(doubt.derived(busy)),
+        None if left_out.get() > 0.0 => StepTime::Predicted(Estimate::with_band(busy, 0.0, Method::Derived)),
+        None => StepTime::Measured { median, range: profile.step.as_ref().and_then(|step| step.duration_range) },
+    }
+}
+
+/// The step predicted from its operations.
+fn predicted_step(
+    shares: &[MethodShare],
+    parts: &StepParts<'_>,
+    base: Option<&RecordedStep>,
+    is_changed: bool,
+) -> StepTime {
+    let step = step_estimate(shares, parts, base);
+    let step = if is_changed { precision::widened(step) } else { step };
+    let step = base.map_or(step, |base| base.with_unassigned(step));
+    StepTime::Predicted(base.and_then(|base| base.doubt).map_or(step, |doubt| doubt.widened(step)))
 }
 
 /// Time of an operation relative to another one's; 1 if it is unknown.

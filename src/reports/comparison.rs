@@ -21,7 +21,7 @@ use habitat_step::profile::{Origin, Workload};
 pub struct ComparisonJson<'a> {
     /// Always `habitat-comparison`.
     pub format: &'static str,
-    /// Version of the format, 1.
+    /// Version of the format, 2.
     pub version: u32,
     /// The workload.
     pub workload: &'a Workload,

@@ -5,9 +5,9 @@ use super::{Source, part_of_lab, read_all};
 /// Lines of code that a function should not exceed, from its signature to its closing brace.
 const LINES: usize = 80;
 /// Functions of the program that exceed them. Their number only falls.
-const LONGER: usize = 10;
+const LONGER: usize = 3;
 /// Lines of the longest function.
-const LONGEST: usize = 99;
+const LONGEST: usize = 86;
 
 /// Functions of a source, each with its first line and its lines of code. Formatted code closes a function with a
 /// brace below the beginning of its first line.

@@ -121,99 +121,116 @@ pub fn check_sources(plan: &Plan, predictions: &Predictions, prices: &PriceBook)
     {
         return Err(CheckError::Offer { offer: switch.to.clone(), what: "it cannot take over from spot" });
     }
-    for part in &plan.parts {
-        let wrong = |what| CheckError::Offer { offer: part.offer.id.clone(), what };
-        let offer = prices.get(&part.offer.id).ok_or_else(|| wrong("not in the price book"))?;
-        if offer.unusable.is_some() {
-            return Err(wrong("its price is marked as unusable"));
-        }
-        let price = offer.price.get() * f64::from(part.machines);
-        compare(&format!("price of {}", part.offer.id), &[part.price().get()], &[price])?;
-        if *offer != *part.offer
-            || offer.gpu.as_ref() != Some(&part.gpu)
-            || prices.terms(offer).billing != part.billing
-            || offer.term_hours.is_some_and(|hours| part.billing != Billing::Term(hours))
-        {
-            return Err(wrong("its GPU or billing differs from the offer, or the offer from the price book"));
-        }
-        let is_recorded = part.global_batch_size == predictions.workload.batch_size;
-        if plan.goal.global_batch.is_none() && part.accumulation != 1 && !is_recorded {
-            return Err(wrong("it accumulates gradients without a global batch"));
-        }
-        let limits = &plan.goal.limits;
-        let small = |least: Option<f64>, has: Option<f64>| match (least, has) {
-            (Some(least), Some(has)) => has < least,
-            (Some(_), None) => !limits.allow_unknown_host,
-            (None, _) => false,
-        };
-        let memory = [limits.min_host_memory, offer.host_memory].map(|bytes| bytes.map(Bytes::get));
-        if small(limits.min_vcpus.map(f64::from), offer.vcpus) || small(memory[0], memory[1]) {
-            return Err(wrong("its host is too small or unknown"));
-        }
-        compare(&format!("data for {}", part.offer.id), &[part.data_cost.get()], &[egress(part, plan, prices)])?;
-        let stated = part.hours_by.of(Use::Data).mid.get();
-        compare(&format!("hours of copying to {}", part.offer.id), &[stated], &[copying(part, offer, plan)])?;
-        compare(&format!("storage for {}", part.offer.id), &[part.storage.get()], &[storage(part, plan, prices)])?;
-        let prediction = predictions
-            .predictions
-            .iter()
-            .find(|prediction| prediction.gpu.slug == part.gpu)
-            .ok_or_else(|| wrong("no prediction for its GPU"))?;
-        let kw = match offer.held {
-            Some(Ownership::Owned { kw, .. }) => Some(kw),
-            // The rest of a machine draws half the power of its GPUs, as in `energy`.
-            _ => prediction.gpu.power.map(|power| power.get() / 1000.0 * f64::from(offer.gpu_count) * 1.5),
-        };
-        let pue = match offer.held {
-            Some(Ownership::Owned { pue, .. }) => pue,
-            _ => prices.terms_of(&offer.provider).pue.unwrap_or(1.56),
-        };
-        let emits = |kg: Option<f64>| kg.unwrap_or(-1.0);
-        let stated = part.draw.map_or([-1.0; 3], |draw| {
-            [draw.machines.get() / 1000.0, draw.pue, emits(draw.intensity.map(|of| of.kg_per_kwh))]
-        });
-        let found = kw.map_or([-1.0; 3], |kw| {
-            let intensity = prices.intensity(offer).map(|of| of.kg_per_kwh);
-            [kw * f64::from(part.machines), pue, emits(intensity)]
-        });
-        compare(&format!("power of {}", part.offer.id), &stated, &found)?;
-        let (single, data, memory) = if predictions.workload.batch_size.filter(|batch| *batch > 0) == part.batch_size {
-            (prediction.planning_step(), &prediction.data, &prediction.memory)
-        } else {
-            let at = prediction.at_batches.iter().find(|at| Some(at.batch_size) == part.batch_size);
-            let at = at.ok_or_else(|| wrong("its batch is not the profile's, and no other batch was predicted"))?;
-            (at.step, &at.data, &at.memory)
-        };
-        let layout = Layout {
-            machines: part.machines,
-            gpus: offer.gpu_count,
-            cpus: offer.vcpus,
-            network: Network::new(offer.network_gbit_per_second, plan.goal.assumptions.network(offer)),
-            sharding: part.sharding,
-            parallel: part.parallel,
-        };
-        let parameters = predictions.workload.parameter_count;
-        let share = Share::new(
-            &layout,
-            [part.batch_size.unwrap_or(1), part.accumulation],
-            prediction.transformer.as_ref(),
-            parameters,
-        );
-        if memory.on_replica(part.sharding, &share).fits == Fits::No {
-            return Err(wrong("the step does not fit in its memory"));
-        }
-        if part.sharding != Sharding::None && predictions.workload.mode == Mode::Inference {
-            return Err(wrong("inference has no state to divide"));
-        }
-        if offer.most_machines().is_some_and(|most| part.machines > most) {
-            return Err(wrong("it has more machines than there are"));
-        }
-        let expected = update(part, (&single, data.as_ref(), prediction), &layout, plan, predictions)
-            .ok_or_else(|| wrong("its step cannot be scaled to its GPUs"))?;
-        let stated = [part.step_time_us.low, part.step_time_us.mid, part.step_time_us.high];
-        compare(&format!("step time of {}", part.offer.id), &stated, &expected)?;
+    plan.parts.iter().try_for_each(|part| check_part(part, plan, predictions, prices))
+}
+
+fn check_part(part: &Part, plan: &Plan, predictions: &Predictions, prices: &PriceBook) -> Result<(), CheckError> {
+    let wrong = |what| CheckError::Offer { offer: part.offer.id.clone(), what };
+    let offer = prices.get(&part.offer.id).ok_or_else(|| wrong("not in the price book"))?;
+    if offer.unusable.is_some() {
+        return Err(wrong("its price is marked as unusable"));
     }
-    Ok(())
+    let price = offer.price.get() * f64::from(part.machines);
+    compare(&format!("price of {}", part.offer.id), &[part.price().get()], &[price])?;
+    if *offer != *part.offer
+        || offer.gpu.as_ref() != Some(&part.gpu)
+        || prices.terms(offer).billing != part.billing
+        || offer.term_hours.is_some_and(|hours| part.billing != Billing::Term(hours))
+    {
+        return Err(wrong("its GPU or billing differs from the offer, or the offer from the price book"));
+    }
+    let is_recorded = part.global_batch_size == predictions.workload.batch_size;
+    if plan.goal.global_batch.is_none() && part.accumulation != 1 && !is_recorded {
+        return Err(wrong("it accumulates gradients without a global batch"));
+    }
+    let limits = &plan.goal.limits;
+    let small = |least: Option<f64>, has: Option<f64>| match (least, has) {
+        (Some(least), Some(has)) => has < least,
+        (Some(_), None) => !limits.allow_unknown_host,
+        (None, _) => false,
+    };
+    let memory = [limits.min_host_memory, offer.host_memory].map(|bytes| bytes.map(Bytes::get));
+    if small(limits.min_vcpus.map(f64::from), offer.vcpus) || small(memory[0], memory[1]) {
+        return Err(wrong("its host is too small or unknown"));
+    }
+    compare(&format!("data for {}", part.offer.id), &[part.data_cost.get()], &[egress(part, plan, prices)])?;
+    let stated = part.hours_by.of(Use::Data).mid.get();
+    compare(&format!("hours of copying to {}", part.offer.id), &[stated], &[copying(part, offer, plan)])?;
+    compare(&format!("storage for {}", part.offer.id), &[part.storage.get()], &[storage(part, plan, prices)])?;
+    let prediction = predictions
+        .predictions
+        .iter()
+        .find(|prediction| prediction.gpu.slug == part.gpu)
+        .ok_or_else(|| wrong("no prediction for its GPU"))?;
+    check_power(part, offer, prediction, prices)?;
+    check_step(part, offer, prediction, (plan, predictions))
+}
+
+/// Compares the power of a part, its PUE and its emissions.
+fn check_power(part: &Part, offer: &Offer, prediction: &Prediction, prices: &PriceBook) -> Result<(), CheckError> {
+    let kw = match offer.held {
+        Some(Ownership::Owned { kw, .. }) => Some(kw),
+        // The rest of a machine draws half the power of its GPUs, as in `energy`.
+        _ => prediction.gpu.power.map(|power| power.get() / 1000.0 * f64::from(offer.gpu_count) * 1.5),
+    };
+    let pue = match offer.held {
+        Some(Ownership::Owned { pue, .. }) => pue,
+        _ => prices.terms_of(&offer.provider).pue.unwrap_or(1.56),
+    };
+    let emits = |kg: Option<f64>| kg.unwrap_or(-1.0);
+    let stated = part.draw.map_or([-1.0; 3], |draw| {
+        [draw.machines.get() / 1000.0, draw.pue, emits(draw.intensity.map(|of| of.kg_per_kwh))]
+    });
+    let found = kw.map_or([-1.0; 3], |kw| {
+        let intensity = prices.intensity(offer).map(|of| of.kg_per_kwh);
+        [kw * f64::from(part.machines), pue, emits(intensity)]
+    });
+    compare(&format!("power of {}", part.offer.id), &stated, &found)
+}
+
+/// Compares the step time of a part, and checks that the step fits.
+fn check_step(
+    part: &Part,
+    offer: &Offer,
+    prediction: &Prediction,
+    (plan, predictions): (&Plan, &Predictions),
+) -> Result<(), CheckError> {
+    let wrong = |what| CheckError::Offer { offer: part.offer.id.clone(), what };
+    let (single, data, memory) = if predictions.workload.batch_size.filter(|batch| *batch > 0) == part.batch_size {
+        (prediction.planning_step(), &prediction.data, &prediction.memory)
+    } else {
+        let at = prediction.at_batches.iter().find(|at| Some(at.batch_size) == part.batch_size);
+        let at = at.ok_or_else(|| wrong("its batch is not the profile's, and no other batch was predicted"))?;
+        (at.step, &at.data, &at.memory)
+    };
+    let layout = Layout {
+        machines: part.machines,
+        gpus: offer.gpu_count,
+        cpus: offer.vcpus,
+        network: Network::new(offer.network_gbit_per_second, plan.goal.assumptions.network(offer)),
+        sharding: part.sharding,
+        parallel: part.parallel,
+    };
+    let parameters = predictions.workload.parameter_count;
+    let share = Share::new(
+        &layout,
+        [part.batch_size.unwrap_or(1), part.accumulation],
+        prediction.transformer.as_ref(),
+        parameters,
+    );
+    if memory.on_replica(part.sharding, &share).fits == Fits::No {
+        return Err(wrong("the step does not fit in its memory"));
+    }
+    if part.sharding != Sharding::None && predictions.workload.mode == Mode::Inference {
+        return Err(wrong("inference has no state to divide"));
+    }
+    if offer.most_machines().is_some_and(|most| part.machines > most) {
+        return Err(wrong("it has more machines than there are"));
+    }
+    let expected = update(part, (&single, data.as_ref(), prediction), &layout, plan, predictions)
+        .ok_or_else(|| wrong("its step cannot be scaled to its GPUs"))?;
+    let stated = [part.step_time_us.low, part.step_time_us.mid, part.step_time_us.high];
+    compare(&format!("step time of {}", part.offer.id), &stated, &expected)
 }
 
 /// Optimizer step of a part, low to high, in microseconds.

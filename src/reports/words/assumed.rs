@@ -82,6 +82,24 @@ pub fn assumed(goal: &Goal) -> Vec<Assumed> {
     all
 }
 
+/// Losses of spot machines.
+fn spot_losses(of: &Assumptions) -> Assumed {
+    let losses = |gpus| trimmed((SpotMachine::typical(gpus).per_hour * 100.0).round() / 100.0);
+    let (value, source) = match of.spot_losses_per_hour {
+        Some(rate) => (format!("{} per hour and machine", trimmed(rate)), SET),
+        None => (
+            format!(
+                "{} per hour and machine of 1 GPU, {} with {MOST_GPUS}; in {} as measured there",
+                losses(1),
+                losses(MOST_GPUS),
+                spot_regions()
+            ),
+            "measured: mean 0.51 (0.31 to 0.74) of one V100 in four AWS zones, April 2023; times GPUs^0.48 (1.5 to 3.6 times with 8 GPUs in two zones, October 2022), skypilot-org/spot-traces",
+        ),
+    };
+    Assumed { name: "spot losses", value, source }
+}
+
 /// All assumptions with value, unit and source, in a fixed order.
 fn described(of: &Assumptions) -> Vec<Assumed> {
     let default = Assumptions::default();
@@ -90,8 +108,6 @@ fn described(of: &Assumptions) -> Vec<Assumed> {
         value: format!("{} h", trimmed(now.get())),
         source: if now == usual { source } else { SET },
     };
-    let there = format!("in {} as measured there", spot_regions());
-    let losses = |gpus| trimmed((SpotMachine::typical(gpus).per_hour * 100.0).round() / 100.0);
     vec![
         hours(
             "setup",
@@ -99,24 +115,7 @@ fn described(of: &Assumptions) -> Vec<Assumed> {
             default.setup,
             "a guess, not measured: boot, image and data in 6 minutes; no set-up on owned machines",
         ),
-        Assumed {
-            name: "spot losses",
-            value: of.spot_losses_per_hour.map_or_else(
-                || {
-                    format!(
-                        "{} per hour and machine of 1 GPU, {} with {MOST_GPUS}; {there}",
-                        losses(1),
-                        losses(MOST_GPUS)
-                    )
-                },
-                |rate| format!("{} per hour and machine", trimmed(rate)),
-            ),
-            source: if of.spot_losses_per_hour.is_some() {
-                SET
-            } else {
-                "measured: mean 0.51 (0.31 to 0.74) of one V100 in four AWS zones, April 2023; times GPUs^0.48 (1.5 to 3.6 times with 8 GPUs in two zones, October 2022), skypilot-org/spot-traces"
-            },
-        },
+        spot_losses(of),
         Assumed {
             name: "failures",
             value: format!("{} per hour and GPU, from {MANY_GPUS} GPUs on", of.failures_per_gpu_hour),
@@ -141,9 +140,10 @@ fn described(of: &Assumptions) -> Vec<Assumed> {
         ),
         Assumed {
             name: "wait for spot capacity",
-            value: of
-                .wait
-                .map_or_else(|| format!("{} h; {there}", trimmed(WAIT)), |wait| format!("{} h", trimmed(wait.get()))),
+            value: of.wait.map_or_else(
+                || format!("{} h; in {} as measured there", trimmed(WAIT), spot_regions()),
+                |wait| format!("{} h", trimmed(wait.get())),
+            ),
             source: if of.wait.is_some() {
                 SET
             } else {

@@ -10,7 +10,7 @@ use crate::tui::paint::Painter;
 use crate::tui::widget::chart::{self, Lines, Point};
 use crate::tui::widget::{bars, table};
 use habitat_base::units::Micros;
-use habitat_prediction::batches::SweepRow;
+use habitat_prediction::batches::{GpuSweep, Sweep, SweepRow};
 use habitat_prediction::{Fits, Method, MethodChoice};
 use habitat_reports::format;
 use habitat_reports::theme::Role;
@@ -172,15 +172,20 @@ fn sizes(painter: &mut Painter<'_>, area: Rect) {
     if chart == 0 {
         return;
     }
+    curves(painter, bottom, (sweep, on), row);
+}
+
+/// Step time over batch sizes, and samples per second beside it if there is room.
+fn curves(painter: &mut Painter<'_>, area: Rect, (sweep, on): (&Sweep, &GpuSweep), row: &SweepRow) {
     let is_measured = |row: &SweepRow| row.step.method == Method::Measured;
     let [glyph_measured, glyph_predicted, _, glyph_here] = painter.glyphs.points;
     let measured =
         if on.rows.iter().any(is_measured) { format!("{glyph_measured} measured · ") } else { String::new() };
     let legend = format!("{measured}{glyph_predicted} predicted with range · {glyph_here} on the slider");
-    let (legend_y, height) = (bottom.bottom() - 1, bottom.height - 1);
-    painter.text(bottom.x, legend_y, bottom.width, &legend, Role::Muted);
-    let both = if bottom.width >= 100 { 2 } else { 1 };
-    let parts = Layout::horizontal([Constraint::Fill(1)].repeat(both)).spacing(2).split(Rect { height, ..bottom });
+    let (legend_y, height) = (area.bottom() - 1, area.height - 1);
+    painter.text(area.x, legend_y, area.width, &legend, Role::Muted);
+    let both = if area.width >= 100 { 2 } else { 1 };
+    let parts = Layout::horizontal([Constraint::Fill(1)].repeat(both)).spacing(2).split(Rect { height, ..area });
     let is_sure = !sweep.memory.is_some_and(|line| line.is_upper_bound());
     let last = on.rows.last().map_or(0.0, |row| row.batch as f64);
     let largest = on.largest.filter(|batch| *batch > 0).map(|batch| batch as f64).filter(|batch| *batch <= 2.0 * last);
@@ -188,7 +193,7 @@ fn sizes(painter: &mut Painter<'_>, area: Rect) {
         let from = sweep.recorded.last().map_or(0.0, |batch| *batch as f64);
         [from, last].map(|batch| (batch, line.at(batch))).to_vec()
     });
-    for (place, area) in parts.iter().enumerate() {
+    for (place, part) in parts.iter().enumerate() {
         let value = |row: &SweepRow| -> [f64; 3] {
             let time = row.step.range;
             let times = [time.low, time.mid, time.high].map(Micros::get);
@@ -214,7 +219,7 @@ fn sizes(painter: &mut Painter<'_>, area: Rect) {
         let time = |us: f64| format::time(Micros::known(us));
         let rate = |rate: f64| format!("{}/s", format::number(rate));
         let y_text: &dyn Fn(f64) -> String = if place == 0 { &time } else { &rate };
-        chart::draw(painter, *area, &points, &lines, &|batch| format::grouped(batch.round()), y_text);
+        chart::draw(painter, *part, &points, &lines, &|batch| format::grouped(batch.round()), y_text);
     }
 }
 

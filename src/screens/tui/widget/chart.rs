@@ -73,14 +73,17 @@ pub(in crate::tui) struct Lines<'a> {
     pub(in crate::tui) are_plans: bool,
 }
 
+/// Formats a value with its unit.
+type Text<'a> = &'a dyn Fn(f64) -> String;
+
 /// Draws the chart; `x_text` and `y_text` format values with units.
 pub(in crate::tui) fn draw(
     painter: &mut Painter<'_>,
     area: Rect,
     points: &[Point],
     lines: &Lines<'_>,
-    x_text: &dyn Fn(f64) -> String,
-    y_text: &dyn Fn(f64) -> String,
+    x_text: Text<'_>,
+    y_text: Text<'_>,
 ) {
     if points.is_empty() && lines.stair.is_empty() {
         painter.wrapped(area, "Nothing to draw.", Role::Muted);
@@ -105,6 +108,15 @@ pub(in crate::tui) fn draw(
         let (_, y) = cell_of(plot, &xs, &ys, xs.low, value);
         painter.text_right(plot.x - 1, y, margin, label, Role::Muted);
     }
+    name_x_axis(painter, plot, lines, (&xs, &ys), x_text);
+    stair(painter, plot, lines, &xs, &ys);
+    let cells: Vec<(u16, u16)> = points.iter().map(|point| cell_of(plot, &xs, &ys, point.x, point.y)).collect();
+    limits(painter, plot, lines, (&xs, &ys), &cells);
+    symbols(painter, plot, (&xs, &ys), points, lines);
+}
+
+/// Labels both ends of the horizontal axis, and names it between them if there is space.
+fn name_x_axis(painter: &mut Painter<'_>, plot: Rect, lines: &Lines<'_>, (xs, ys): (&Axis, &Axis), x_text: Text<'_>) {
     let ends = if xs.high > xs.low { [x_text(xs.low), x_text(xs.high)] } else { [String::new(), String::new()] };
     painter.text(plot.x, plot.bottom() + 1, plot.width, &ends[0], Role::Muted);
     painter.text_right(plot.right(), plot.bottom() + 1, plot.width, &ends[1], Role::Muted);
@@ -116,7 +128,6 @@ pub(in crate::tui) fn draw(
         (false, false) => "",
     };
     let name = if xs.high > xs.low { lines.x_name.to_owned() } else { format!("{} {}", lines.x_name, x_text(xs.low)) };
-    // Between the labels of both ends, if there is space.
     let taken = ends.map(|end| end.width() as u16 + 1);
     let room = plot.width.saturating_sub(taken[0] + taken[1]);
     let names = [format!("{name}{scale}"), name];
@@ -124,9 +135,10 @@ pub(in crate::tui) fn draw(
         let start = plot.x + taken[0] + (room - name.width() as u16) / 2;
         painter.text(start, plot.bottom() + 1, room, name, Role::Muted);
     }
-    stair(painter, plot, lines, &xs, &ys);
-    let cells: Vec<(u16, u16)> = points.iter().map(|point| cell_of(plot, &xs, &ys, point.x, point.y)).collect();
-    limits(painter, plot, lines, (&xs, &ys), &cells);
+}
+
+/// Draws the points, and a legend if they are plans.
+fn symbols(painter: &mut Painter<'_>, plot: Rect, (xs, ys): (&Axis, &Axis), points: &[Point], lines: &Lines<'_>) {
     let [plan, best, dominated, chosen] = painter.glyphs.points;
     let mut order: Vec<&Point> = points.iter().collect();
     // More important points are drawn last.
@@ -136,7 +148,7 @@ pub(in crate::tui) fn draw(
     let on_stairs = |point: &Point| !lines.stair.iter().any(|end| beaten(point, *end));
     order.sort_by_key(|point| (point.plan, point.selected, on_stairs(point)));
     for point in order {
-        let (x, y) = cell_of(plot, &xs, &ys, point.x, point.y);
+        let (x, y) = cell_of(plot, xs, ys, point.x, point.y);
         let (glyph, role) = match point {
             Point { plan: true, .. } => (plan, Role::Good),
             Point { selected: true, .. } => (chosen, Role::Focus),
