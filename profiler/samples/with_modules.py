@@ -13,7 +13,7 @@ from pathlib import Path
 
 import zstandard
 
-# The GPU ran these operators where the trace of shapes has the others.
+# Operators on the GPU, and their names in the trace of shapes.
 SAME = {
     "aten::_to_copy": "aten::copy_",
     "aten::add": "aten::add_",
@@ -21,7 +21,7 @@ SAME = {
     "aten::_scaled_dot_product_flash_attention": "aten::_scaled_dot_product_cudnn_attention",
     "aten::_scaled_dot_product_flash_attention_backward": "aten::_scaled_dot_product_cudnn_attention_backward",
 }
-# Copies are recorded with the type of the result, and traced with that of the source.
+# Copies are recorded with the type of the result, but traced with that of the source.
 OTHER_TYPE = {"float32": "bfloat16", "bfloat16": "float32"}
 
 

@@ -233,7 +233,7 @@ fn a_real_cupti_does_no_harm_without_a_driver(real: &str) {
 fn the_end_of_the_program_is_heard(program: &str) {
     let ran = run(&[], &["--after-seconds", "30"], &[program, "train", "0.3"]);
     assert_eq!(ran.job(), (3, "done\n".to_owned()));
-    assert!(ran.err().contains("the window was to open after 30.0 s; try a smaller --after-seconds"), "{}", ran.err());
+    assert!(ran.err().contains("the window opens after 30.0 s; try a smaller --after-seconds"), "{}", ran.err());
     // Within the window: what there is, is written.
     let ran = run(&[], &["--after-seconds", "0.1", "--for-seconds", "60"], &[program, "train", "0.8"]);
     assert_eq!(ran.job(), (3, "done\n".to_owned()));

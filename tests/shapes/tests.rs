@@ -632,8 +632,8 @@ fn what_cannot_be_traced_is_told_with_the_users_own_lines(python: &str) {
         ("crashes", &["bad.py:crashes: native code crashed (signal: 11 (SIGSEGV)", "bad.py\", line 127 in <lambda>"]),
         ("nonsense", &["it returned (int, str)", "(model, inputs, optimizer[, loss_fn])"]),
         ("nothing", &["it returned nothing, and made no step"]),
-        ("no_optimizer", &["the third it returned is no optimizer: str"]),
-        ("no_loss", &["no loss in what the model returned (Tensor (2, 4))", "where loss_fn(output) is the loss"]),
+        ("no_optimizer", &["its third result is not an optimizer: str"]),
+        ("no_loss", &["the model returned no loss (Tensor (2, 4))", "where loss_fn(output) is the loss"]),
         ("no_call", &["its step called no operation of PyTorch"]),
         ("rebuilds", &["every call creates a new model and optimizer"]),
         ("needs", &["needs(width) needs width\n", "give it: --arg width=VALUE"]),
@@ -694,5 +694,5 @@ fn what_names_a_gpu_or_takes_addresses_is_traced(python: &str) {
     assert!(moved.operations.iter().any(|operation| operation.phase == Phase::Backward));
     let output = place.trace(python, &format!("{}:takes_addresses", fixture("bad.py")), &["-o", "a.habitat.json"]);
     assert!(output.status.success() && !err(&output).contains("Warning"), "{}", err(&output));
-    assert!(notes(&place.read("a.habitat.json")).contains("asks where tensors lie (data_ptr)"));
+    assert!(notes(&place.read("a.habitat.json")).contains("reads addresses of tensors (data_ptr)"));
 }

@@ -14,7 +14,7 @@ SPARE = 500_000_000
 # Most that an event of a window takes: bytes of trace, bytes of memory, seconds of CPU time until its trace is
 # written. Measured: 500, 3,500, 30e-6.
 FILE_BYTES, MEMORY_BYTES, SECONDS = 600, 4_500, 50e-6
-# What a window takes without events: the stacks and heaps of two threads, which the C library reserves, and the
+# Needs of a window without events: the stacks and heaps of two threads, which the C library reserves, and the
 # libraries that the profiler loads.
 MEMORY_LEAST, SECONDS_LEAST = 300_000_000, 2.0
 
