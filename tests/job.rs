@@ -315,7 +315,7 @@ fn cancelling_beside_a_job_asks_before_it_stops_it() {
     assert!(effects(&mut app, "x").is_empty());
     let Some(Modal::Leave { selected }) = app.modal else { panic!("{:?}", app.modal) };
     assert_eq!(Leaving::ALL[selected], Leaving::Stop);
-    assert!(effects(&mut app, "x").is_empty() && app.modal.is_some(), "a second time is no answer");
+    assert!(effects(&mut app, "x").is_empty() && app.modal.is_some(), "a second time is not an answer");
     assert!(matches!(effects(&mut app, "enter")[..], [Effect::Job(Wish::Stop)]));
     // A computation is cancelled before the job.
     let mut app = after(running(""));

@@ -40,7 +40,7 @@ fn a_recorded_job_tells_what_holds_it_back_and_what_it_costs() {
     assert!(early.contains("waiting for data: 47 %") && !early.contains("cheapest"), "{early}");
     let ranks = Snapshot { processes: vec![process(1, Some(0), 300), process(2, Some(1), 300)], ..waiting() };
     let several = of(&aimed(), vec![seen(ranks), profile()]);
-    assert!(!several.contains("cheapest"), "of several GPUs a plan tells: {several}");
+    assert!(!several.contains("cheapest"), "for several GPUs there is a plan: {several}");
     let over = Snapshot { state: State::Ended { words: "ended with exit code 0".into(), well: true }, ..waiting() };
     let ended = of(&aimed(), vec![profile(), seen(over)]);
     assert!(ended.contains("waiting for data: 47 %") && ended.contains("$1.88 · 1.5 h at $1.250/h"), "{ended}");

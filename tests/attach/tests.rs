@@ -617,7 +617,7 @@ fn the_variables_are_those_of_the_protocol_in_every_form() {
     assert_eq!(json["variables"]["KINETO_USE_DAEMON"], "1");
     assert_eq!(json["variables"]["KINETO_IPC_SOCKET_DIR"], folder);
     assert!(text(&["--shell", "fish"]).contains("set -gx KINETO_USE_DAEMON 1"));
-    assert!(text(&[]).contains("10 s"), "the hazard is told");
+    assert!(text(&[]).contains("10 s"), "the hazard is shown");
     for line in text(&["--shell", "plain", "--fast"]).lines() {
         assert!(line.starts_with("KINETO_"), "{line}");
     }
