@@ -63,7 +63,7 @@ def main():
     for path in ("recorded", "shapes", "out"):
         parser.add_argument(path, type=Path)
     parser.add_argument("--name", help="of the workload")
-    parser.add_argument("--note", action="append", default=[], help="in place of the recording's notes")
+    parser.add_argument("--note", action="append", default=[], help="instead of the recording's notes")
     args = parser.parse_args()
     recorded = json.loads(zstandard.ZstdDecompressor().stream_reader(args.recorded.read_bytes()).read())
     recorded["operations"], alone = with_modules(recorded, json.loads(args.shapes.read_text()))

@@ -157,7 +157,7 @@ def main():
     parser.add_argument("--gpu", help="its slug in the catalog")
     parser.add_argument("--to", type=Path, help="folder for the profiles")
     parser.add_argument("--program", default="target/release/habitat-tui")
-    parser.add_argument("--show", type=Path, help="folder of profiles to look at, in place of packing")
+    parser.add_argument("--show", type=Path, help="folder of profiles to look at, instead of packing")
     args = parser.parse_args()
     if args.show:
         return show(args.show)
