@@ -1,11 +1,10 @@
-"""Stand-ins for the NVIDIA libraries that PyTorch's wheel is linked to but does not use without a GPU.
+"""Stubs of the NVIDIA libraries that PyTorch's wheel links to but does not use without a GPU.
 
-Run with the interpreter that has the wheel. Every library that `torch/lib` needs and that
-is nowhere to be found is made there: each function of it that PyTorch names, under the
-version that it names, answers 100 ("no device"). The wheel's requirements of NVIDIA's
-packages are taken out of its metadata, so that pip does not fetch them after all.
+Run with the interpreter that has the wheel. Creates every missing library that `torch/lib` needs: each function
+that PyTorch imports from it, with the version that it names, returns 100 ("no device"). Removes the
+requirements of NVIDIA's packages from the wheel's metadata, so that pip does not download them.
 
-    python torch_stubs.py --requirements    first, once: print which are needed all the same
+    python torch_stubs.py --requirements    first, once: print those that are needed anyway
     python torch_stubs.py                   make the others
 """
 
@@ -17,14 +16,14 @@ import subprocess
 import sys
 import tempfile
 
-# Of the system, or made by the wheel itself.
+# From the system, or from the wheel itself.
 GIVEN = re.compile(r"(ld-linux|lib(c|m|dl|rt|pthread|util|z|gcc_s|stdc\+\+|gomp|gfortran|quadmath|cuda|torch|c10|shm|caffe2|aoti|python)(?![a-z]))")
-# What PyTorch names without saying of which library.
+# Names that PyTorch imports without a library version.
 UNVERSIONED = re.compile(r"(cu[A-Z]|cu(blas|dnn|fft|rand|solver|sparse|pti|da[A-Z])|nv(rtc|Jit|shmem|toolsext)|nccl)")
 
 
 def requirements():
-    """The runtime and the profiling library alone, in the versions that the wheel asks for."""
+    """Only the runtime and the profiling library, in the versions that the wheel requires."""
     for text in importlib.metadata.requires("torch") or []:
         requirement = text.split(";")[0].replace(" ", "").replace("(", "").replace(")", "")
         if toolkit := re.fullmatch(r"cuda-toolkit\[.*\](==.*)", requirement):
@@ -38,7 +37,7 @@ def readelf(*arguments):
 
 
 def forget():
-    """Takes the requirements that the stand-ins meet out of the wheel's metadata."""
+    """Removes the requirements that the stubs meet from the wheel's metadata."""
     (metadata,) = (file.locate() for file in importlib.metadata.files("torch") if file.name == "METADATA")
     text = metadata.read_text()
     metadata.write_text(re.sub(r"^Requires-Dist: (nvidia|cuda|triton).*\n", "", text, flags=re.M))

@@ -1,5 +1,5 @@
-//! Puts the recorder for CUDA programs (`cupti`) into release builds, so that
-//! `cargo install` brings it along. Other builds have it beside the program.
+//! Embeds the recorder for CUDA programs (`cupti`) in release builds, so that `cargo install` includes it. Other builds
+//! have it beside the program.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ const LIBRARY: &str = "libhabitat_cupti.so";
 fn main() {
     println!("cargo::rustc-check-cfg=cfg(has_recorder)");
     println!("cargo::rerun-if-changed=build.rs");
-    // Packages of crates.io have no other packages in them.
+    // Packages of crates.io do not contain other packages.
     let is_there = Path::new(RECORDER).join("Cargo.toml").exists();
     if !is_there || text("CARGO_CFG_TARGET_OS") != "linux" || text("PROFILE") != "release" {
         return;
@@ -27,17 +27,17 @@ fn text(name: &str) -> String {
     env::var(name).unwrap_or_default()
 }
 
-/// Builds the library in a target folder of its own, and copies it to where the program includes it from.
+/// Builds the library in its own target folder, and copies it to the path that the program includes.
 fn build() -> Result<(), String> {
     let out = PathBuf::from(text("OUT_DIR"));
     let folder = out.join("recorder");
-    // It is loaded into programs that have the system's C library, whatever ours is linked with.
+    // It is loaded into programs that use the system's C library, whatever ours links to.
     let target = text("TARGET").replace("musl", "gnu");
     let status = Command::new(text("CARGO"))
         .args(["build", "--release", "--quiet", "--target", &target, "--target-dir"])
         .arg(&folder)
         .args(["--manifest-path", &format!("{RECORDER}/Cargo.toml")])
-        // Flags for the program, such as those of a static build, are not the library's.
+        // Flags for the program, such as those of a static build, do not apply to the library.
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
         .env_remove("RUSTFLAGS")
         .status()

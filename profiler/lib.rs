@@ -1,6 +1,6 @@
-//! The files of this folder that the program carries: what runs inside a job, and the samples.
+//! Files of this folder that the program embeds: the code that runs inside a job, and the samples.
 //!
-//! A package of its own, so that the crate that records jobs and the program can both embed them.
+//! A separate package, so that the crate that records jobs and the program can both embed them.
 
 /// The Python that `run` loads into the job: path and content of each file.
 pub const HOOK: [(&str, &[u8]); 18] = [
@@ -25,7 +25,7 @@ pub const HOOK: [(&str, &[u8]); 18] = [
 ];
 
 /// The Python of `trace-shapes`: path and content of each file.
-pub const SHAPES: [(&str, &[u8]); 14] = [
+pub const SHAPES: [(&str, &[u8]); 15] = [
     ("start.py", include_bytes!("shapes/start.py")),
     ("habitat_shapes/__init__.py", include_bytes!("shapes/habitat_shapes/__init__.py")),
     ("habitat_shapes/as_on_gpu.py", include_bytes!("shapes/habitat_shapes/as_on_gpu.py")),
@@ -36,6 +36,8 @@ pub const SHAPES: [(&str, &[u8]); 14] = [
     ("habitat_shapes/losses.py", include_bytes!("shapes/habitat_shapes/losses.py")),
     ("habitat_shapes/memory.py", include_bytes!("shapes/habitat_shapes/memory.py")),
     ("habitat_shapes/compiled.py", include_bytes!("shapes/habitat_shapes/compiled.py")),
+    // The file of the hook: it imports nothing else of it.
+    ("habitat_shapes/pytorch.py", include_bytes!("hook/habitat_hook/pytorch.py")),
     ("habitat_shapes/recorder.py", include_bytes!("shapes/habitat_shapes/recorder.py")),
     ("habitat_shapes/norms.py", include_bytes!("shapes/habitat_shapes/norms.py")),
     ("habitat_shapes/recurrent.py", include_bytes!("shapes/habitat_shapes/recurrent.py")),

@@ -1,4 +1,4 @@
-//! Other batch sizes and run logs as the program is called: `batches` and `fit`.
+//! Other batch sizes and run logs on the command line: `batches` and `fit`.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 use crate::program::Folder;
 use serde_json::Value;
 
-/// A step measured on a V100 at a batch size: 2 ms and 50 µs a sample, of which the device is
-/// busy for all but 1 ms; 2 GiB and 16 MiB a sample of memory.
+/// A step measured on a V100 at a batch size: 2 ms and 50 µs per sample, with the GPU busy for all but 1 ms; 2 GiB and
+/// 16 MiB per sample of memory.
 fn recorded(batch: u64, more: &str) -> String {
     let step = 2000 + 50 * batch;
     let peak = (2 << 30) + batch * (16 << 20);
@@ -48,7 +48,7 @@ fn three() -> Folder {
     folder
 }
 
-/// As `predict` does, and the text names the sample.
+/// As in `predict`; the text names the sample.
 #[test]
 fn without_a_file_it_is_of_the_embedded_sample() {
     let folder = Folder::new();
@@ -60,7 +60,7 @@ fn without_a_file_it_is_of_the_embedded_sample() {
     assert_eq!(folder.json(&["batches"])["recorded_batch_sizes"], serde_json::json!([32]));
 }
 
-/// The largest batch that fits has a row of its own, so that the verdict is that of the screen.
+/// The largest batch that fits has its own row, so that the verdict equals the screen's.
 #[test]
 fn the_verdict_is_of_the_largest_batch_that_fits() {
     let folder = Folder::new();
@@ -121,14 +121,14 @@ fn several_recorded_batch_sizes_give_lines() {
         (found["basis"].as_str(), &found["recorded_batch_sizes"]),
         (Some("lines"), &serde_json::json!([16, 32, 64]))
     );
-    // 2 ms and 50 µs a sample; without --at twice and four times the largest.
+    // 2 ms and 50 µs per sample; without --at twice and four times the largest.
     assert!((mid(at(&found, 0, 128)) - 8400.0).abs() < 1e-3 && (mid(at(&found, 0, 256)) - 14_800.0).abs() < 1e-3);
     assert_eq!(at(&found, 0, 32)["method"], "measured");
     assert_eq!(at(&found, 0, 128)["method"], "batch-line");
     let line = &found["gpus"][0]["line"];
     assert!((line["per_sample_us"].as_f64().unwrap() - 50.0).abs() < 1e-6, "{line}");
     assert!((line["fixed_us"].as_f64().unwrap() - 2000.0).abs() < 1e-3);
-    // 14.72 of 16 GiB may be used, 1.4 GB are the process's, a tenth the reserve: ((14.72 − 1.304) / 1.1 − 2) · 64.
+    // 14.72 of 16 GiB are usable, 1.4 GB are the process's, a tenth is the reserve: ((14.72 − 1.304) / 1.1 − 2) · 64.
     assert_eq!(found["gpus"][0]["largest_batch"], 652);
     assert_eq!(found["memory"]["per_sample_bytes"].as_f64(), Some(16.0 * 1_048_576.0));
     assert_eq!(at(&found, 0, 256)["fits"], "yes");
@@ -156,7 +156,7 @@ fn the_largest_batch_does_not_fit_beyond_the_memory() {
         "v100-sxm2-16gb",
     ]);
     assert_eq!(at(&found, 0, 652)["fits"], "yes");
-    // Up to there only the allocator's reserve is beyond the memory.
+    // Up to there only the allocator's reserve exceeds the memory.
     assert_eq!(at(&found, 0, 653)["fits"], "unknown");
     assert_eq!(at(&found, 0, 800)["fits"], "no");
     assert!(at(&found, 0, 653)["memory_reason"].as_str().unwrap().contains("interpolated between recorded peaks"));
@@ -215,8 +215,7 @@ fn profiles_that_do_not_belong_together_are_refused() {
     assert!(folder.ok(&["batches", "none.habitat.json", "--batch-size", "48", "--at", "96"]).contains("shapes scaled"));
 }
 
-/// 100 s to start, half a second a sample of the batch, 20 ms an iteration and 1 ms a sample
-/// of it, without noise.
+/// 100 s to start, half a second per sample of the batch, 20 ms per iteration and 1 ms per sample of it, without noise.
 fn log(batches: &[u32], iterations: &[u32]) -> String {
     let mut text = "gpu,batch_size,iterations,time_s\n".to_owned();
     for &x in batches {

@@ -1,4 +1,4 @@
-//! Black boxes: what is exported, what is predicted from it, and the model that is shipped.
+//! Black boxes: the export, predictions from it, and the shipped model.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -21,7 +21,7 @@ fn slug(text: &str) -> GpuSlug {
     GpuSlug::new(text).unwrap()
 }
 
-/// A profile with a name, shapes, modules and kernels that nobody else is to see.
+/// A profile with a secret name, shapes, modules and kernels.
 const SECRET: &str = r#"{"format": "habitat-profile", "version": 1,
   "workload": {"name": "project-lynx", "mode": "training", "batch_size": 48, "precision": "fp32", "parameter_count": 7654321},
   "origin": {"gpu": "v100-sxm2-16gb", "gpu_name": "Tesla V100-SXM2-16GB", "framework": "pytorch 9.8.7", "cuda": "12.34", "driver": "555.66"},
@@ -41,7 +41,7 @@ fn secret() -> OperatorTotals {
 fn the_export_holds_nothing_else_of_the_profile() {
     let json = String::from_utf8(secret().to_json().unwrap()).unwrap();
     let value: Value = serde_json::from_str(&json).unwrap();
-    // All keys and all values, so that whatever is added fails here.
+    // All keys and all values, so that any additional one fails here.
     let expected = serde_json::json!({
         "format": "habitat-black-box", "version": 1, "gpu": "v100-sxm2-16gb",
         "step_time_us": 40000.0, "batch_size": 48, "device_idle_us": 3000.0,
@@ -57,7 +57,7 @@ fn the_export_holds_nothing_else_of_the_profile() {
     {
         assert!(SECRET.contains(hidden) && !json.contains(hidden), "{hidden} in {json}");
     }
-    // What differs only in what is hidden is exported alike.
+    // Profiles that differ only in hidden parts give the same export.
     let renamed = SECRET.replace("lynx", "ocelot").replace("[67, 19, 7, 7]", "[31, 19, 5, 5]").replace("7654321", "5");
     let other = OperatorTotals::of_profile(&Profile::from_json(renamed.as_bytes()).unwrap().0, None).unwrap();
     assert_eq!(other.to_json().unwrap(), json.as_bytes());
@@ -75,7 +75,7 @@ fn a_profile_without_what_is_needed_is_refused() {
     assert!(refused(r#""duration_us": 40000.0, "device_busy_us": 37000.0, "#, "").contains("step time"));
     assert!(refused("\"training\"", "\"inference\"").contains("training steps"));
     assert!(refused("\"fp32\"", "\"amp-fp16\"").contains("recorded in amp-fp16"));
-    // The step holds communication that no kind of operator does.
+    // The step has communication in an operator of another kind.
     assert!(refused("lynx::whisker", "ncclDevKernel_AllReduce").contains("one of several GPUs"));
     let shapes = Profile::from_json(SECRET.as_bytes()).unwrap().0;
     let mut bare = shapes.clone();
@@ -95,12 +95,12 @@ fn the_shipped_model_predicts_ordinary_predictions() {
     for prediction in rest {
         let step = prediction.step.as_estimate();
         assert_eq!(step.method, Method::BlackBox);
-        // Nothing here is as fast as a V100 at convolutions.
+        // None of these GPUs is as fast as a V100 at convolutions.
         let [low, mid, high] = [step.range.low, step.range.mid, step.range.high].map(Micros::get);
         assert!(low < mid && mid < high && mid > totals.step.get(), "{step:?}");
         let throughput = prediction.throughput.as_ref().unwrap().mid.get();
         assert!((throughput * step.range.mid.as_secs() / 48.0 - 1.0).abs() < 1e-9);
-        // It ran on 16 GB; nothing else is known of its memory.
+        // It ran on 16 GB; its memory is otherwise unknown.
         let enough = prediction.gpu.slug.as_str() == "t4";
         assert_eq!(prediction.memory.fits, if enough { Fits::Yes } else { Fits::Unknown });
         assert!(prediction.operations.is_empty());
@@ -134,7 +134,7 @@ fn unknown_gpus_are_named_with_the_known_ones() {
         matches!(target, BlackBoxError::UnknownTarget { .. }) && target.to_string().contains("k80, m60, t4"),
         "{target}"
     );
-    // The same board with twice the memory is no other.
+    // The same board with twice the memory counts as the same.
     let larger = OperatorTotals { gpu: slug("v100-sxm2-32gb"), ..totals.clone() };
     let [here, there] =
         [&totals, &larger].map(|totals| predict(totals, &model, &CATALOG, &[slug("t4")], None).unwrap());
@@ -159,7 +159,7 @@ fn the_shipped_file_is_small_and_comes_back() {
     }
 }
 
-// The program itself.
+// The program.
 
 fn text(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap()
@@ -238,7 +238,7 @@ fn a_model_is_fitted_to_own_tables() {
             let step = 500.0 * f64::from(batch);
             let row = format!("exp01,g4dn.xlarge,{network},64dataset,{batch},{}", step / 1e6);
             writeln!(latencies, "{row}").unwrap();
-            // Operator times are of two steps.
+            // Operator times cover two steps.
             let (forward, backward) = (2.0 * step * forward, 2.0 * step * (1.0 - forward));
             writeln!(anchor, "{row},{},0,{forward},{backward}", step / 3.0).unwrap();
         }

@@ -1,4 +1,4 @@
-//! The catalog as a whole: names that drivers give, names that users type.
+//! The whole catalog: names from drivers, names from users.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -16,8 +16,7 @@ fn identify(name: &str, capability: (u8, u8), sms: u32, gib: f64) -> Option<Stri
     catalog.identify(&identity).map(|gpu| gpu.slug.to_string())
 }
 
-/// Name, capability, multiprocessors and memory as `deviceProperties` of traces and
-/// `nvidia-smi` give them.
+/// Name, capability, multiprocessors and memory as in `deviceProperties` of traces and in `nvidia-smi`.
 #[test]
 fn names_that_drivers_give() {
     for (name, capability, sms, gib, slug) in [
@@ -125,7 +124,7 @@ fn gpus_without_a_name_are_recognised_by_their_figures() {
             assert_eq!(recognised(name, Some(figures)).as_deref(), Ok(slug), "{name:?} {figures:?}");
         }
     }
-    // Two boards with the same figures, and none.
+    // Figures that fit two boards, and none.
     let reason = recognised("", Some(((9, 0), 104, 64.0))).unwrap_err();
     assert!(reason.contains("mi210 or mi250-gcd"), "{reason}");
     let reason = recognised("", Some(((9, 9), 7, 3.0))).unwrap_err();
@@ -150,7 +149,7 @@ fn a_slice_of_a_gpu_is_not_the_whole_one() {
     assert!(reason.contains("another variant"), "{reason}");
 }
 
-/// Where the name leaves two boards, none is guessed.
+/// If the name fits two boards, there is no guess.
 #[test]
 fn what_is_not_certain_is_left_open() {
     assert_eq!(identify("NVIDIA A100-PG509-200", (8, 0), 108, 39.4), None);
@@ -159,7 +158,7 @@ fn what_is_not_certain_is_left_open() {
     // Another board of the same chip and memory.
     assert_eq!(identify("NVIDIA GeForce RTX 4060 Laptop GPU", (8, 9), 24, 7.6), None);
     assert_eq!(identify("NVIDIA RTX 4000 SFF Ada Generation", (8, 9), 48, 19.5), None);
-    // A name alone, without a board variant, fits several.
+    // A name without a board variant fits several.
     let bare = DeviceIdentity { name: "NVIDIA A100".to_owned(), ..DeviceIdentity::default() };
     assert_eq!(Catalog::new(bundled::gpus()).identify(&bare), None);
 }

@@ -1,4 +1,4 @@
-//! The program as it is called: arguments in; text, files and exit codes out.
+//! The command line: arguments in; text, files and exit codes out.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -85,14 +85,14 @@ fn without_a_terminal_the_report_is_printed() {
     assert!(bench.ok(&[]).contains("embedded sample, not your program: BERT-large"));
     let report = bench.ok(&["--sample", "resnet50-v100"]);
     assert!(report.contains("embedded sample, not your program: ResNet-50"), "{report}");
-    // Of what the timeline tells, the longest wait: the images are loaded on the thread that trains.
+    // The longest wait in the timeline: the training thread itself loads the images.
     let wait = "longest 57.3 ms at its start (the CPU was in enumerate(DataLoader) for 57.0 ms)";
     assert!(report.contains(wait), "{report}");
     assert!(report.contains("h100-sxm5-80gb"));
     assert!(report.contains("measured"));
 }
 
-/// What the screens open with, and `C` copies there.
+/// The screens open with the report's plan, and `C` copies its command.
 #[test]
 fn the_report_plans_with_other_batches_as_plan_does() {
     let bench = Bench::new();
@@ -119,7 +119,7 @@ fn every_command_reads_every_sample_by_name() {
         if name == "resnet50-v100" {
             bench.ok(&["export", "--black-box", "--sample", name]);
         }
-        // A plan of a sample finds it again, whichever it is.
+        // A plan of a sample finds it again, for every sample.
         let toml = bench.ok(&["plan", "--steps", "1M", "--gpus", "h100-sxm5-80gb", "--toml", "--sample", name]);
         let plan = bench.file("plan.toml", &toml);
         bench.ok(&["plan", "--from", path(&plan)]);
@@ -153,9 +153,9 @@ fn predictions_as_json() {
     assert_eq!(h100["operations"][1]["method"], "wave-scaling");
     let throughput = number(&h100["throughput_samples_per_s"]["mid"]);
     assert!((throughput - 64.0 / (number(&step["mid"]) * 1e-6)).abs() < 1e-6 * throughput);
-    // The origin itself gets its measurement, labelled so.
+    // The origin itself shows its measurement, with a label.
     assert_eq!((v100["method"].as_str(), number(&v100["step_time_us"]["mid"])), (Some("measured"), 1000.0));
-    // Without it, everything is predicted from shapes.
+    // Without the origin, shapes predict everything.
     let bare = bench.json(&["predict", path(&profile), "--ignore-origin", "--to", "v100-sxm2-16gb", "--json"]);
     assert_eq!(bare.get("origin"), None);
     assert_eq!(bare["predictions"][0]["method"], "learned");
@@ -172,7 +172,7 @@ fn what_makes_the_difference_adds_up() {
     let found = bench.json(&[&two[..], &["--json"]].concat());
     let number = |value: &Value| value.as_f64().unwrap();
     let operations = found["operations"].as_array().unwrap();
-    // The most of the difference first.
+    // Largest difference first.
     assert_eq!([&operations[0]["name"], &operations[1]["name"]], ["mm", "relu"]);
     let (mm, relu) = (&operations[0]["device_time_us"], &operations[1]["device_time_us"]);
     assert_eq!([number(&mm[0]), number(&relu[0]), number(&found["rest_us"][0])], [700.0, 200.0, 100.0]);
@@ -202,10 +202,10 @@ fn a_gpu_with_other_figures_is_predicted_beside_the_real_one() {
         assert_ne!(changed["method"], "measured");
         [real, changed].map(|step| step["step_time_us"]["mid"].as_f64().unwrap())
     };
-    // Nothing changed is the step as it was measured.
+    // No change gives the measured step.
     let [real, same] = steps("bandwidth=1");
     assert!((same - real).abs() < 1e-6 * real, "{same} {real}");
-    // A step of a product and of two passes through memory gains from both.
+    // A step of a product and of two memory-bound passes gains from both.
     let [_, faster] = steps("bandwidth=2");
     let [_, more] = steps("bandwidth=2x,sms=1.5,clock=1.2");
     assert!(more < faster && faster < 0.99 * real, "{more} {faster} {real}");
@@ -373,7 +373,7 @@ fn bad_files_are_named_with_place_and_remedy() {
     assert!(bench.error(&["predict", "."]).contains("folder"));
 }
 
-/// What was measured needs no catalog; the error names what it may have been.
+/// A measured step needs no catalog; the error suggests GPUs.
 #[test]
 fn a_step_of_an_unknown_gpu_is_shown_and_then_the_remedy() {
     let bench = Bench::new();
@@ -388,9 +388,9 @@ fn a_step_of_an_unknown_gpu_is_shown_and_then_the_remedy() {
     }
     let answered = bench.ok(&["predict", path(&file), "--origin", "h100-sxm5-80gb", "--to", "l4"]);
     assert_eq!(answered.matches("step 1.0 ms measured").count(), 1, "{answered}");
-    // JSON has the answer or nothing.
+    // JSON has the answer or is empty.
     assert!(bench.run(&["predict", path(&file), "--json"]).stdout.is_empty());
-    // Without a name the kernels tell.
+    // Without a name, the kernels show the GPU.
     let file = bench.file("k.habitat.json", unknown("{}").replace("\"name\": \"relu\"", "\"name\": \"sm90_relu\""));
     let error = bench.error(&["predict", path(&file)]);
     assert!(error.contains("compute capability 9.0 or newer") && error.contains("h100-pcie-80gb"), "{error}");
@@ -412,7 +412,7 @@ fn steps_are_planned_without_a_batch_size() {
     assert!(text.contains("\nwork: 10,000 steps of one GPU; energy: "), "{text}");
     // The answer comes first.
     assert!(text.starts_with("Take 1 × ") && text.lines().nth(1).unwrap().contains("cheapest of "), "{text}");
-    // How many offers were not taken and why, those that came nearest first.
+    // Number of rejected offers and the reasons, nearest first.
     let rejected = text.lines().skip_while(|line| !line.starts_with("Rejected (")).take(2).collect::<Vec<_>>();
     assert!(rejected[0].contains(" not the best, ") && rejected[0].contains(" without a usable price"), "{rejected:?}");
     assert!(rejected[1].contains("more than the plan"), "{rejected:?}");
@@ -534,7 +534,7 @@ fn settings_flags_win_over_environment_over_file() {
     };
     assert_eq!(provider(&[]), "aws");
     assert_eq!(provider(&["--providers", "gcp"]), "gcp");
-    // A theme that does not exist tells by its name which of the three was asked.
+    // The error shows which of the three themes was requested.
     let picture = |args: &[&str], theme: Option<&str>| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_habitat-tui"));
         command.args(["--screenshot", "x.svg", "--force"]).args(args).current_dir(bench.folder.path());
@@ -588,7 +588,7 @@ fn lists_and_schemas() {
     assert!(bench.ok(&["config"]).contains("config.toml"));
 }
 
-/// Every JSON that the program prints follows the schema that it prints: the same keys.
+/// Every JSON output follows the printed schema: the same keys.
 #[test]
 fn printed_json_has_no_key_outside_its_schema() {
     let bench = Bench::new();
@@ -627,7 +627,7 @@ fn a_trace_is_imported_and_opened_directly() {
     assert!(bench.error(&["import", path(&trace), "-o", "run.habitat.json.gz"]).contains("already exists"));
     let direct = bench.json(&["predict", path(&trace), "--to", "t4", "--json"]);
     assert_eq!(direct["predictions"][0]["method"], "measured");
-    // Without kernels: said so, and shapes only is offered.
+    // Without kernels: reports that, and offers shapes only.
     let kernelless = bench.file(
         "cpu.json",
         std::fs::read_to_string(&trace).unwrap().replace("\"cat\": \"kernel\"", "\"cat\": \"cpu_instant_event\""),
@@ -734,7 +734,7 @@ fn one_gpu_of_a_name_of_several_is_asked_for_with_the_commands() {
     assert!(error.contains("no GPU \"h1000\" in the catalog"), "{error}");
     let error = bench.error(&["predict", "t.json", "--to", "2x3090"]);
     assert!(error.contains("`plan --own 2x3090` plans with 2 of your own"), "{error}");
-    // What only other commands have is not proposed for a command of a command.
+    // Does not suggest flags of other commands for a subcommand.
     let error = bench.error(&["prices", "update", "--all"]);
     assert!(!error.contains("attach"), "{error}");
     let cut = bench.file("cut.habitat.json", &PROFILE[..PROFILE.len() / 2]);
@@ -796,7 +796,7 @@ fn themes_of_ones_own_are_taken_by_name_and_by_file() {
     let error = bench.error(&["--theme", "gone.toml", "--screenshot", "x.svg"]);
     assert!(error.contains("gone.toml: no such file"), "{error}");
     bench.file("config/themes/mine.toml", "name = 3");
-    // One that is broken does not stop the screens, unless it is the one to use.
+    // A broken theme does not stop the screens, unless it is the selected one.
     bench.ok(&["--screenshot", "x.svg"]);
     assert!(bench.error(&["--theme", "mine", "--screenshot", "y.svg"]).contains("mine.toml"));
     let broken = bench.error(&["--theme", "config/themes/mine.toml", "--screenshot", "y.svg"]);
@@ -811,7 +811,7 @@ fn a_picture_of_another_form_is_refused() {
     assert!(!bench.path("x.jpg").exists());
 }
 
-/// PNG is drawn by another program: here by three that stand for it.
+/// Another program draws PNG: here three fakes.
 #[cfg(unix)]
 #[test]
 fn a_png_is_drawn_by_librsvg_where_it_is_installed() {
@@ -843,15 +843,14 @@ fn a_png_is_drawn_by_librsvg_where_it_is_installed() {
     let failed = refused("echo no fonts >&2; exit 3");
     assert!(failed.contains("rsvg-convert: no fonts (exit status: 3)"), "{failed}");
     assert!(refused("/bin/cat > /dev/null").contains("rsvg-convert: no image"));
-    // What it is given is the SVG.
+    // Its input is the SVG.
     let output = shot("printf '\\211PNG'; /bin/cat");
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let png = std::fs::read(bench.path("x.png")).unwrap();
     assert!(png.starts_with(b"\x89PNG<svg xmlns=") && png.ends_with(b"</svg>\n"));
 }
 
-/// Offers of one GPU: dated, undated, of a peer-to-peer host, at a tenth of the list price, far
-/// below others.
+/// Offers of one GPU: dated, undated, on a peer-to-peer host, at a tenth of the list price, far below others.
 const DOUBTED: &str = r#"schema = 1
 provider = "lab"
 [[offer]]
@@ -902,7 +901,7 @@ fn doubtful_prices_are_marked_wherever_they_are_shown() {
     check(&answer["parts"][0]);
     assert!(answer["notes"].to_string().contains("lab/r/old/spot is in doubt: 365 days old"), "{answer}");
     assert!(answer["alternatives"][0]["market"].is_string());
-    // A plan without such prices says what they would save.
+    // A plan without such prices shows the possible saving.
     let firm = json(&["plan", "t.json", "--steps", "100000", "--tiers", "spot", "--json"]);
     assert_eq!(
         (&firm["parts"][0]["market"], &firm["beside"][0]["accept"][0]),
@@ -922,10 +921,10 @@ fn doubtful_prices_are_marked_wherever_they_are_shown() {
     let toml: toml::Table = day(&with("--toml")).parse().unwrap();
     assert_eq!(toml["part"][0]["price_age_days"].as_integer(), Some(365));
     assert_eq!(toml["part"][0]["price_doubts"].as_array().unwrap().len(), 4);
-    // A firm price comes before a lower one in doubt.
+    // A firm price comes before a lower doubtful one.
     let predicted = json(&["predict", "t.json", "--to", "l4", "--json"]);
     assert_eq!(predicted["predictions"][0]["cheapest_offer"]["market"], "provider");
-    // The shipped prices too: a low spot price, and hosts of a marketplace.
+    // Also for shipped prices: a low spot price, and marketplace hosts.
     let shipped = json(&["offers", "g6.xlarge", "--json"]);
     let low = shipped["offers"].as_array().unwrap().iter().find(|it| it["offer"] == "aws/us-east-1/g6.xlarge/spot");
     let doubt = &low.unwrap()["price_doubts"][0];
@@ -947,7 +946,7 @@ fn predictions_without_a_batch_size_keep_their_prices_and_name_the_flag() {
     assert!(answer["predictions"][0]["cheapest_offer"]["usd_per_gpu_hour"].is_number(), "{answer}");
 }
 
-/// The plan's step on 8 GPUs is that of the run that was measured there.
+/// The plan's step on 8 GPUs equals the run measured there.
 #[test]
 fn a_step_measured_on_several_gpus_corrects_plans() {
     let bench = Bench::new();
@@ -965,7 +964,7 @@ fn a_step_measured_on_several_gpus_corrects_plans() {
     assert_eq!(part["gpu_count"], 8);
     assert!((part["step_time_us"]["mid"].as_f64().unwrap() - 11_000.0).abs() < 1.0, "{part}");
 
-    // A tenth of both steps waits for data: the plan has it once.
+    // A tenth of both steps waits for data: the plan counts it once.
     let loads = |loader: &str| {
         let timeline = format!(
             r#""timeline": {{"duration_us": 1000, "parts": [{{"operation": 0}}, {{"name": "{loader}"}}], "lanes": [
@@ -993,7 +992,7 @@ fn a_step_measured_on_several_gpus_corrects_plans() {
     assert!(error.contains("no measured step"), "{error}");
 }
 
-/// Slower than the range, with the causes nearest to it, beside published speeds of such models.
+/// Slower than the range, with the most likely causes, beside published speeds of such models.
 #[test]
 fn a_speed_is_compared_with_the_predicted_and_with_published_ones() {
     let bench = Bench::new();
@@ -1061,7 +1060,7 @@ fn the_frontier_without_a_terminal() {
         assert!(of(&pair[0], "hours", "high") < of(&pair[1], "hours", "high"), "{pair:?}");
         assert!(of(&pair[0], "cost_usd", "mid") > of(&pair[1], "cost_usd", "mid"), "{pair:?}");
     }
-    // The plan with a deadline lies on it.
+    // The plan with a deadline is on the front.
     let deadline = of(&points[points.len() / 2], "hours", "high").to_string();
     let plan = bench.json(&["plan", path(&profile), "--samples", "1e9", "--deadline", &deadline, "--json"]);
     assert_eq!(plan["total"]["cost_usd"]["mid"], points[points.len() / 2]["cost_usd"]["mid"]);
@@ -1069,7 +1068,7 @@ fn the_frontier_without_a_terminal() {
     assert!(bench.ok(&[&args[..], &["--csv"]].concat()).starts_with("hours,hours_high,cost_usd,parts"));
 }
 
-/// The layout of a training script is in the JSON too, as flags of `plan`.
+/// The JSON also has the layout of a training script, as flags of `plan`.
 #[test]
 fn a_training_script_gives_the_flags_of_its_layout() {
     let bench = Bench::new();
@@ -1089,7 +1088,7 @@ fn a_training_script_gives_the_flags_of_its_layout() {
     assert_eq!(named["plan"], Value::Array(Vec::new()));
 }
 
-/// A plan of a layout that was measured takes as long as it did, and the same factor lengthens another layout.
+/// A plan of a measured layout takes the measured time, and the same factor scales another layout.
 #[test]
 fn measured_layouts_correct_plans() {
     let bench = Bench::new();
@@ -1105,7 +1104,7 @@ fn measured_layouts_correct_plans() {
     near(&told["runs"][0]["corrected_ms"], 5000.0);
     let shown = bench.ok(&[&args[..], &["runs.csv"]].concat());
     assert!(shown.contains(&format!("--layout-factors {factor:.3},{factor:.3}")), "{shown}");
-    // Runs that differ in one column have different words.
+    // Runs that differ in one column have different names.
     let alike = "1,8,5000,4,zero1,64\n1,8,5000,4,,64\n1,8,10000,4,zero1,128\n";
     bench.file("alike.csv", format!("{columns}\n{alike}"));
     let told = bench.json(&[&args[..], &["alike.csv", "--json"]].concat());
@@ -1136,8 +1135,8 @@ fn measured_layouts_correct_plans() {
     assert!(text(&output.stderr).contains("expected operations,exchange"), "{}", text(&output.stderr));
 }
 
-/// From a name and from a `config.json` alike: a model that no GPU holds gets a plan with a layout, and the plan can be
-/// made again.
+/// From a name and from a `config.json`: a model that fits no GPU gets a plan with a layout, and the plan is
+/// reproducible.
 #[test]
 fn a_language_model_is_planned_from_its_dimensions() {
     let bench = Bench::new();
@@ -1162,7 +1161,7 @@ fn a_language_model_is_planned_from_its_dimensions() {
     assert!(degree("tensor_parallel") * degree("pipeline_parallel") > 1 || part["sharding"] != "none", "{part}");
     assert_eq!(gpus % (degree("tensor_parallel") * degree("pipeline_parallel")), 0, "{part}");
     assert_eq!(part["global_batch_size"], 512);
-    // Without the search there is none.
+    // Without the search there is no plan.
     let output = bench.run(&[&["plan", "named.habitat.json", "--layout", "given"], &wish[..]].concat());
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
     bench.ok(&[&["plan", "named.habitat.json", "-o", "plan.toml"], &wish[..]].concat());
@@ -1178,7 +1177,7 @@ fn a_language_model_is_planned_from_its_dimensions() {
     }
 }
 
-/// A file of jobs or a plan, given to another command, is answered with the command that reads it.
+/// A file of jobs or a plan, given to the wrong command: the error names the right command.
 #[test]
 fn a_file_of_another_command_names_that_command() {
     let bench = Bench::new();
@@ -1197,7 +1196,7 @@ fn a_file_of_another_command_names_that_command() {
     }
 }
 
-/// Near names in the typed command come before other commands that have the flag.
+/// Similar names in the typed command come before other commands with the flag.
 #[test]
 fn a_flag_is_sought_in_its_command_first() {
     let bench = Bench::new();

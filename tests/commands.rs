@@ -1,4 +1,4 @@
-//! The program as it is called: arguments and files in; text, files and exit codes out.
+//! The command line: arguments and files in; text, files and exit codes out.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 

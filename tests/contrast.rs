@@ -1,4 +1,4 @@
-//! Text is readable in every theme: WCAG's contrast ratio of each letter and figure against its ground.
+//! Text is readable in every theme: WCAG's contrast ratio of each character against its background.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -10,7 +10,7 @@ use habitat_tui::tui::render;
 use ratatui::buffer::Cell;
 use ratatui::style::{Color, Modifier};
 
-/// WCAG 2.2, success criterion 1.4.3 (level AA) for text of usual size.
+/// WCAG 2.2, success criterion 1.4.3 (level AA) for text of normal size.
 const LEAST: f64 = 4.5;
 
 /// Relative luminance, as WCAG defines it for sRGB.
@@ -28,7 +28,7 @@ fn contrast(one: [u8; 3], other: [u8; 3]) -> f64 {
     (one.max(other) + 0.05) / (one.min(other) + 0.05)
 }
 
-/// Colour of the letter and of its ground; `None` if the terminal's own colours show through.
+/// Colour of the character and its background; `None` if the terminal's own colours show through.
 fn colours(cell: &Cell) -> Option<[[u8; 3]; 2]> {
     let rgb = |colour: Color| match colour {
         Color::Rgb(red, green, blue) => Some([red, green, blue]),
@@ -45,7 +45,7 @@ fn the_ratio_is_that_of_wcag() {
     assert!((contrast([0x76; 3], [255; 3]) - 4.54).abs() < 0.005);
 }
 
-/// Bars and their empty part, which is idle time, against the ground (WCAG 2.2, criterion 1.4.11).
+/// Bars and their empty part, which is idle time, against the background (WCAG 2.2, criterion 1.4.11).
 #[test]
 fn bars_are_seen_in_every_theme() {
     let rgb = |colour| match colour {

@@ -1,11 +1,9 @@
-//! The papers: their links lead somewhere, their commands are right, and what they show of the
-//! output is what is printed.
+//! The documentation: links work, commands are valid, and shown output is what the program prints.
 //!
-//! Every command, in blocks and within sentences, is given to the parser of the command line.
-//! The lines of blocks that begin with a program are then run, paper by paper and in their order,
-//! in a folder with the files that papers name. They end with exit code 0, or with the one that the
-//! comment beside them names. Of a block of `text`, every line is in the output of the command above
-//! it, where `…` stands for anything.
+//! Every command, in blocks and in sentences, goes through the parser of the command line. The lines of blocks that
+//! begin with a program then run, page by page and in order, in a folder with the files that the pages name. They end
+//! with exit code 0, or with the one in the comment beside them. Every line of a `text` block must be in the output of
+//! the command above it; `…` matches anything.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -42,7 +40,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Every `*.md` below `folder`, without what is built or hidden, by its path from the root.
+/// Every `*.md` below `folder`, without build output and hidden folders, by its path from the root.
 fn papers_in(folder: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -64,7 +62,7 @@ fn papers() -> Vec<String> {
     found
 }
 
-/// The papers with commands of today: all but the list of changes.
+/// The pages with current commands: all except the changelog.
 fn papers_with_commands() -> Vec<String> {
     papers().into_iter().filter(|paper| paper != "CHANGELOG.md").collect()
 }
@@ -112,7 +110,7 @@ fn every_relative_link_leads_somewhere() {
     assert!(checked > 50, "{checked} links");
 }
 
-/// A page that `docs/SUMMARY.md` lacks would not be in the book.
+/// The book would lack a page that is not in `docs/SUMMARY.md`.
 fn the_book_has_every_paper() {
     let summary = read("docs/SUMMARY.md");
     let from_root = |target: &str| target.strip_prefix("../").map_or(format!("docs/{target}"), str::to_owned);
@@ -121,7 +119,7 @@ fn the_book_has_every_paper() {
     assert_eq!(listed, there);
 }
 
-/// The table of findings has their codes in their order, each with its numbers.
+/// The table of findings has all codes in order, with the numbers of each.
 fn every_finding_is_listed() {
     let formats = read("docs/formats.md");
     let section = formats.split("\n## ").find(|section| section.starts_with("Findings\n")).unwrap();
@@ -145,7 +143,7 @@ fn listed_codes(text: &str, heading: &str) -> Vec<String> {
     rows.map(|row| row.split('`').next().unwrap().to_owned()).collect()
 }
 
-/// Programs read the codes of notes and reasons: none is missing, and none is listed that is not.
+/// Programs read the codes of notes and reasons: the list is complete and has no others.
 fn every_code_is_listed() {
     let text = read("docs/formats.md");
     for (heading, codes) in [
@@ -160,7 +158,7 @@ fn every_code_is_listed() {
     }
 }
 
-/// The table of limits has the program's.
+/// The table of limits equals the program's.
 fn limits_are_those_of_the_program() {
     let formats = read("docs/formats.md");
     let section = formats.split("\n## ").find(|section| section.starts_with("Limits\n")).unwrap();
@@ -181,14 +179,14 @@ fn limits_are_those_of_the_program() {
     }
 }
 
-/// A block of a paper, indented or fenced.
+/// A block of a page, indented or fenced.
 struct Block {
-    /// What the fence says, empty where it says nothing or there is none.
+    /// Language of the fence; empty without one.
     language: String,
     lines: Vec<String>,
 }
 
-/// The blocks of a paper, and what is between them.
+/// The blocks of a page, and the text between them.
 fn blocks(text: &str) -> (Vec<Block>, String) {
     let (mut blocks, mut between) = (Vec::<Block>::new(), String::new());
     let (mut is_fenced, mut is_indented, mut is_after_blank) = (false, false, true);
@@ -227,15 +225,15 @@ impl Block {
 /// A line of a shell.
 #[derive(Debug, Default, PartialEq)]
 struct Line {
-    /// The programs, each piped into the next, with their words.
+    /// The programs, each piped into the next, with their arguments.
     programs: Vec<Vec<String>>,
-    /// The file that takes the output.
+    /// The file that receives the output.
     into: Option<String>,
     comment: String,
 }
 
 impl Line {
-    /// Takes a line apart as a shell does, as far as papers need it: quotes, pipes, `>`, comments.
+    /// Parses a line as a shell does, as far as the pages need it: quotes, pipes, `>`, comments.
     fn parse(text: &str) -> Self {
         let mut line = Self { programs: vec![Vec::new()], ..Self::default() };
         let (mut word, mut is_file) = (None::<String>, false);
@@ -271,20 +269,20 @@ impl Line {
         }
     }
 
-    /// The exit code that the comment names, else 0.
+    /// The exit code in the comment, else 0.
     fn code(&self) -> i32 {
         let named = self.comment.split_once("exit code ").map(|(_, code)| code.trim().parse().unwrap());
         named.unwrap_or(0)
     }
 
-    /// The programs beside our own that it needs.
+    /// The other programs that it needs.
     fn others(&self) -> impl Iterator<Item = &str> {
         self.programs.iter().map(|words| words[0].as_str()).filter(|name| !matches!(*name, "habitat-tui" | "cp"))
     }
 }
 
-/// The commands of ours in a line of a shell or a piece of code: what begins with our name, up to
-/// the end of the quotation or substitution that it is in.
+/// Our commands in a line of a shell or a piece of code: from our name to the end of the quotation or substitution
+/// around it.
 fn ours(code: &str) -> Vec<Line> {
     let mut found = Vec::new();
     for (at, _) in code.match_indices("habitat-tui ") {
@@ -296,7 +294,7 @@ fn ours(code: &str) -> Vec<Line> {
         };
         let rest = &code[at..];
         let line = Line::parse(end.and_then(|end| rest.split_once(end)).map_or(rest, |(command, _)| command));
-        // Of `cd habitat-tui` and of `habitat-tui` at the end of what is said.
+        // Skips `cd habitat-tui`, and `habitat-tui` at the end of a sentence.
         if line.programs[0].len() > 1 {
             found.push(line);
         }
@@ -304,13 +302,13 @@ fn ours(code: &str) -> Vec<Line> {
     found
 }
 
-/// What stands for something of the reader's: `FILE`, `NEUSIGHT/steps`.
+/// A placeholder for the reader's value: `FILE`, `NEUSIGHT/steps`.
 fn is_placeholder(word: &str) -> bool {
     let first = word.split(['/', '.']).next().unwrap();
     first.len() > 1 && first.chars().all(|c| c.is_ascii_uppercase() || c == '_')
 }
 
-/// All commands are ones that the program knows, with their flags and values.
+/// The program knows all commands, with their flags and values.
 fn every_command_is_known() {
     let definition = Cli::command();
     let names: Vec<&str> = definition.get_subcommands().map(clap::Command::get_name).collect();
@@ -332,7 +330,7 @@ fn every_command_is_known() {
                 check(&command.programs[0], &|_| false);
             }
         }
-        // A sentence may name a command without all that it needs.
+        // A sentence may name a command without its required arguments.
         let is_short = |kind| {
             let is_help = kind == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
             is_help || matches!(kind, ErrorKind::MissingRequiredArgument | ErrorKind::MissingSubcommand)
@@ -342,7 +340,7 @@ fn every_command_is_known() {
             for command in ours(code) {
                 check(&command.programs[0], &is_short);
             }
-            // `plan --csv`, `run --price USD`: without our name, and without true values.
+            // `plan --csv`, `run --price USD`: without our name, and without real values.
             if code.split_once(' ').is_some_and(|(first, rest)| names.contains(&first) && rest.contains('-')) {
                 let words = Line::parse(&format!("habitat-tui {code}")).programs.swap_remove(0);
                 let is_value = |kind| matches!(kind, ErrorKind::InvalidValue | ErrorKind::ValueValidation);
@@ -354,7 +352,7 @@ fn every_command_is_known() {
     assert!(seen > 150, "{seen} commands");
 }
 
-/// Whether a command needs a job, a GPU, PyTorch or the network, and where it is run instead.
+/// Whether a command needs a job, a GPU, PyTorch or the network; the comments name the tests that run it.
 fn needs_more(command: &Command) -> bool {
     match command {
         Command::Run(_) // tests/capture, tests/live, tests/cupti
@@ -370,11 +368,11 @@ fn needs_more(command: &Command) -> bool {
     }
 }
 
-/// Whether a line is to be run. Lines of other programs, such as `cargo`, are not.
+/// Whether to run a line. Lines of other programs, such as `cargo`, are skipped.
 fn is_run(line: &Line) -> bool {
     let first = &line.programs[0];
     match first.first().map(String::as_str) {
-        // One that is not known fails the test of commands.
+        // The test of commands fails for an unknown one.
         Some("habitat-tui") => Cli::try_parse_from(first).is_ok_and(|parsed| {
             !first.iter().any(|word| is_placeholder(word)) && !parsed.command.as_ref().is_some_and(needs_more)
         }),
@@ -384,7 +382,7 @@ fn is_run(line: &Line) -> bool {
     }
 }
 
-/// A model whose layers can be divided.
+/// A model with layers that can be divided.
 const MODEL: &str = r#"{"format": "habitat-profile", "version": 1,
   "workload": {"name": "decoder", "mode": "training", "batch_size": 4, "sequence_length": 1024, "precision": "bf16",
                "parameter_count": 100000000},
@@ -410,11 +408,10 @@ const PRICES: &str = "InstanceType,vCPUs,MemoryGiB,AcceleratorName,AcceleratorCo
                       gpu_2x_a6000,28,200,RTXA6000,2,,1.6,,us-east-1\n\
                       gpu_4x_a6000,56,400,RTXA6000,4,,3.2,,us-east-1\n";
 
-/// What happened in a run.
+/// Outcome of a run.
 const RUN: &str = r#"{"format": "habitat-run", "version": 1, "hours": 25.1, "cost_usd": 31.5}"#;
 
-/// A folder with what the papers name: files of the repository under their own names, and a
-/// reader's, made from them.
+/// A folder with the files in the pages: files of the repository under their own names, and a reader's, made from them.
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, content: &[u8]| {
@@ -457,7 +454,7 @@ fn folder() -> tempfile::TempDir {
     folder
 }
 
-/// Runs a program to its end with this input: its exit code, its output and its messages.
+/// Runs a program to its end with this input; returns its exit code, its output and its messages.
 fn run(words: &[String], input: &[u8], folder: &Path) -> (i32, Vec<u8>, String) {
     let program = if words[0] == "habitat-tui" { env!("CARGO_BIN_EXE_habitat-tui") } else { &words[0] };
     let mut command = Process::new(program);
@@ -470,7 +467,7 @@ fn run(words: &[String], input: &[u8], folder: &Path) -> (i32, Vec<u8>, String) 
         .current_dir(folder)
         .env("HABITAT_TUI_CONFIG_DIR", folder.join("config"))
         .env("XDG_DATA_HOME", folder.join("data"))
-        // What prices are doubted for their age does not depend on the day.
+        // The age of prices does not depend on the day.
         .env("SOURCE_DATE_EPOCH", "1795564800")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -478,14 +475,14 @@ fn run(words: &[String], input: &[u8], folder: &Path) -> (i32, Vec<u8>, String) 
     let mut child = command.spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let input = input.to_vec();
-    // It may not read all of it.
+    // It may not read everything.
     let feeding = std::thread::spawn(move || stdin.write_all(&input).is_ok());
     let output = child.wait_with_output().unwrap();
     feeding.join().unwrap();
     (output.status.code().unwrap(), output.stdout, String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// Runs a line, and returns all that it printed.
+/// Runs a line, and returns its output.
 fn run_line(line: &Line, folder: &Path) -> String {
     let (mut piped, mut printed) = (Vec::new(), String::new());
     for words in &line.programs {
@@ -509,7 +506,7 @@ fn words_of(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Whether a line of the output has what is shown of it: its parts between `…`, in their order.
+/// Whether a line of the output matches the shown line: the parts between `…`, in order.
 fn shows(printed: &str, shown: &str) -> bool {
     printed.lines().map(words_of).any(|line| {
         let mut rest = line.as_str();
@@ -523,8 +520,8 @@ fn shows(printed: &str, shown: &str) -> bool {
     })
 }
 
-/// Runs the lines of a paper that need no other program than this one. What is shown of lines that
-/// need another is looked at where that one is there.
+/// Runs the lines of a page that need no other program. The output of lines that need another one is only checked if it
+/// is installed.
 fn run_paper(paper: &str, with: Option<&str>) {
     let folder = folder();
     let mut printed = Some(String::new());
@@ -543,7 +540,7 @@ fn run_paper(paper: &str, with: Option<&str>) {
     }
 }
 
-/// A test for each paper with commands, and one more for each other program that it needs.
+/// A test for each page with commands, and one more for each other program that it needs.
 pub(crate) fn runs() -> Vec<Trial> {
     let mut trials = Vec::new();
     for paper in papers_with_commands() {

@@ -1,6 +1,5 @@
-//! Every operator that matters has a family and, where it has shapes, work: on the op lists
-//! and traces that lie beside a checkout (`../shared/data`). Without them each test says
-//! what it skipped.
+//! Every operator that matters has a family and, if it has shapes, work: on the op lists and traces beside a checkout
+//! (`../shared/data`). Without them each test reports what it skipped.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -30,7 +29,7 @@ fn trace(path: &Path) -> Option<Profile> {
     store::traces::import(&[path.to_owned()], &options, &mut |_| ControlFlow::Continue(())).ok().map(|it| it.profile)
 }
 
-/// Device time by what is not known of the operators: no family; shapes but no work.
+/// Device time without a family, and with shapes but without work.
 #[test]
 fn the_device_time_of_recorded_steps_is_known_by_family() {
     for path in files("gpu") {
@@ -55,7 +54,7 @@ fn the_device_time_of_recorded_steps_is_known_by_family() {
         }
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         let unknown = gaps.values().sum::<f64>() / total;
-        // Compiled regions, fused experts and table look-ups of other libraries say nothing of what is in them.
+        // The contents of compiled regions, fused experts and look-ups of other libraries are unknown.
         let opaque = ["a100-80gb_recsys", "b200_gptoss", "v100_dlrm"].iter().any(|start| name.starts_with(start));
         assert!(unknown < if opaque { 0.6 } else { 0.01 }, "{name}: {unknown} {gaps:?}");
     }
@@ -78,7 +77,7 @@ fn op_lists_are_known_in_full() {
                 operation.inputs
             );
         }
-        // Arithmetic of products as PyTorch's own counter has it.
+        // FLOPs of products from PyTorch's own counter.
         let json = String::from_utf8(json).unwrap().replace("-Infinity", "null");
         let list: serde_json::Value = serde_json::from_str(&json).unwrap();
         let counted = list["info"]["flops"].as_f64().unwrap();

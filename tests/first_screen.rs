@@ -1,4 +1,4 @@
-//! The first screen and the first lines of print: what bounds the step, which GPU, at what price, how sure.
+//! The first screen and the first printed lines: what bounds the step, which GPU, at which price, how certain.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -53,12 +53,12 @@ fn another_precision_shows_what_it_brings() {
     let tf32 = picture(&launch(), "3 P", (120, 40));
     assert!(tf32.contains("× fp32") && tf32.contains("tf32: "), "{tf32}");
     assert!(tf32.contains("times as fast as in fp32"), "{tf32}");
-    // With another host as well, in any order of the keys; back in the recorded precision there is nothing to show.
+    // With another host as well, in any order of the keys; in the recorded precision there is nothing to show.
     for pressed in ["3 P W", "3 W P"] {
         assert!(picture(&launch(), pressed, (120, 40)).contains("× fp32"), "{pressed}");
     }
     assert!(!picture(&launch(), "3 P P P P P P", (120, 40)).contains("× fp32"));
-    // A V100 has no BF16: its step stays the recorded one, and is not called measured in BF16.
+    // A V100 has no BF16: its step stays the recorded one, and is not marked as measured in BF16.
     let bf16 = picture(&launch(), "3 P P P", (120, 40));
     let row = bf16.lines().find(|line| line.starts_with('│') && line.contains("V100")).unwrap();
     assert!(row.contains("unchanged") && !row.contains("measured"), "{bf16}");
@@ -75,7 +75,7 @@ fn batch_sizes_say_whether_a_larger_one_pays() {
     let on = |gpu: &str| folder.ok(&["batches", "--sample", "bert-large-h100", "--to", gpu]);
     let first: Vec<String> = on("h100-sxm5-80gb").lines().take(3).map(str::to_owned).collect();
     assert!(first[2].starts_with("h100-sxm5-80gb: a larger batch pays off: 1.13 times"), "{first:?}");
-    // A step that waits for its data waits longer for more of them.
+    // A step that waits for its data waits longer for a larger batch.
     let waits = ["batches", "--sample", "resnet50-v100", "--to", "h100-sxm5-80gb"];
     let limited = folder.ok(&waits);
     assert!(limited.contains("Data limits it: batch ") && limited.contains(" while the training process"), "{limited}");
@@ -85,7 +85,7 @@ fn batch_sizes_say_whether_a_larger_one_pays() {
     assert!(on("l4").contains(small), "{}", on("l4"));
 }
 
-/// GPUs that the user names are answered for, fitting or not, in the first lines.
+/// The first lines answer for GPUs that the user names, whether they fit or not.
 #[test]
 fn named_gpus_have_a_line_each() {
     let folder = Folder::new();
@@ -97,13 +97,13 @@ fn named_gpus_have_a_line_each() {
     let two = first(&["predict", "--to", "rtx-4090,h100-sxm5-80gb"]);
     assert!(two.contains("On: GeForce RTX 4090") && two.contains("On: H100 SXM5 80GB"), "{two}");
     assert!(two.contains("Compared with GeForce RTX 4090: H100 SXM5 80GB 3.74 × as fast"), "{two}");
-    // A name of several GPUs is compared as well, whichever order they are named in.
+    // A name of several GPUs is compared as well, in any order.
     let several = folder.ok(&["predict", "--to", "h100,4090"]);
     let compared = several.lines().find(|line| line.starts_with("Compared with GeForce RTX 4090: H100 SXM5")).unwrap();
     for words in ["H100 PCIe 80GB 2.20 × as fast", "; H100 96GB HBM2e 500W 2.77 × as fast;"] {
         assert!(compared.contains(words), "{compared}");
     }
-    // Work per dollar is that of the machine a user of one GPU can rent, as in a plan, and of GPUs that hold the step.
+    // Work per dollar uses the machine that a user of one GPU can rent, as in a plan, and only GPUs that hold the step.
     let worth = several.lines().find(|line| line.starts_with("Work per dollar (firm prices, ")).unwrap();
     let best = worth.split("): ").nth(1).unwrap();
     assert!(best.starts_with("H100 SXM5 80GB ") && !best.contains("8 at a time"), "{worth}");
@@ -114,7 +114,8 @@ fn named_gpus_have_a_line_each() {
     let of_best = predicted.lines().find(|line| line.starts_with("On: H100 SXM5 80GB")).unwrap();
     assert_eq!(planned["parts"][0]["gpu"], "h100-sxm5-80gb");
     assert!(of_best.contains(taken.split('/').next().unwrap()), "{of_best} {taken}");
-    // The best value is that of a plan, which may need micro-batches; the best without them follows. Prices have an age.
+    // The best value is that of a plan, which may need micro-batches; the best without them follows. Prices show their
+    // age.
     let all = first(&["predict"]);
     let best = all.lines().find(|line| line.starts_with("Best value: RTX A4000, ")).unwrap_or_else(|| panic!("{all}"));
     assert!(best.contains("(micro-batches of 8 · ") && best.contains("; RTX A6000, whole batch: "), "{best}");
@@ -140,7 +141,7 @@ fn predictions() -> Predictions {
     predict(&launch.setup.profile, &launch.setup.catalog, &options).unwrap()
 }
 
-/// The offers of the test, changed.
+/// The offers of the test, with a change.
 fn picks(change: impl Fn(&mut Offer) -> bool) -> (Picks, Predictions) {
     let mut offers = launch().setup.prices.offers().to_vec();
     offers.retain_mut(|offer| change(Arc::make_mut(offer)));
@@ -163,7 +164,7 @@ fn no_gpu_without_an_offer_is_the_fastest_unless_that_is_said() {
     let said = answer::fastest(&known, &none).unwrap().detail.join("; ");
     assert!(said.ends_with("no offer known"), "{said}");
     assert_eq!(answer::best_value(&known, &none), None);
-    // As fast as one with an offer, as it is shown: neither is faster.
+    // Equal to one with an offer, at the displayed precision: neither is faster.
     let mut tied = predictions();
     let v100 = tied.predictions.iter().position(|it| it.gpu.slug.as_str() == "v100-pcie-32gb").unwrap();
     let h100 = tied.predictions.iter().position(|it| it.gpu.slug.as_str() == "h100-sxm5-80gb").unwrap();
@@ -193,7 +194,7 @@ fn the_best_value_is_at_a_firm_price_and_a_better_one_in_doubt_is_named() {
     assert!(best.detail.last().unwrap().contains("in doubt: no date"), "{best:?}");
 }
 
-/// An offer whose GPU holds the step in micro-batches only is recommended with that beside it.
+/// An offer whose GPU holds the step only in micro-batches is recommended with a note.
 #[test]
 fn a_gpu_that_needs_micro_batches_is_named_with_them() {
     let mut launch = launch();
@@ -204,7 +205,7 @@ fn a_gpu_that_needs_micro_batches_is_named_with_them() {
     let options = Options { targets: vec![GpuSlug::new("l4").unwrap()], ..Options::default() };
     launch.engine = engine(&launch.setup.catalog, (options, Vec::new()), Request::default());
     (launch.setup.profile, launch.setup.prices) = (Arc::new(profile), prices);
-    // If any global batch is accepted, the recorded one of 16 may stay, and is cheaper than updates of 8.
+    // If any global batch is accepted, the recorded one of 16 stays possible, and is cheaper than updates of 8.
     for (global_batch, fits) in [
         (None, "l4 beta · eu-1 on-demand · fits only in 2 micro-batches of 8"),
         (Some(8), "l4 beta · eu-1 on-demand · fits only with a batch of 8"),
@@ -220,8 +221,8 @@ fn a_gpu_that_needs_micro_batches_is_named_with_them() {
     assert!(shown.contains("the step fits on no GPU (needs 32.0 GB), but micro-batches of up to 8 do"), "{shown}");
 }
 
-/// The sentence on prices counts as many prices that are not firm as the table marks, and the table shows the
-/// micro-batch that fits.
+/// The sentence on prices counts the prices that the table marks as not firm, and the table shows the micro-batch that
+/// fits.
 #[test]
 fn the_table_agrees_with_what_is_said_of_it() {
     let folder = Folder::new();
@@ -245,7 +246,7 @@ fn the_table_agrees_with_what_is_said_of_it() {
     assert_eq!(found["predictions"][0]["fits_in_memory"], "no");
 }
 
-/// Every key of a screen is named in the footer, or counted there.
+/// The footer names or counts every key of a screen.
 #[test]
 fn footers_are_complete_or_say_how_many_keys_are_left_out() {
     for pressed in ["1", "2", "3", "3 enter", "3 B", "3 F", "4", "2 T", "2 R"] {
@@ -265,7 +266,7 @@ fn footers_are_complete_or_say_how_many_keys_are_left_out() {
     }
 }
 
-/// A GPU on which the step does not fit is named as one at every width.
+/// A GPU on which the step does not fit is marked at every width.
 #[test]
 fn whether_a_step_fits_is_in_every_table() {
     for size in [(80, 24), (120, 40)] {
@@ -308,7 +309,7 @@ fn predict_answers_in_five_lines() {
     assert!(named.contains("ROCm, an AMD GPU"), "{named}");
     let on_arm = folder.ok(&["predict", "--to", "gh200-96gb"]);
     assert!(on_arm.contains("a host with ARM CPUs"), "{on_arm}");
-    // Into a file or a pipe the table has all columns, however wide.
+    // In a file or a pipe the table has all columns, at any width.
     let table = named.lines().find(|line| line.starts_with("GPU ")).unwrap();
     assert!(table.contains("on-demand offer") && table.width() > 120, "{table}");
 }

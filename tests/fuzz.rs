@@ -1,8 +1,7 @@
-//! What the fuzz targets found, and what they start from (`fuzz/corpus/`), through the same
-//! functions. Each kind of input is read by a process of its own, within a time and a memory.
+//! Inputs that the fuzz targets found or start from (`fuzz/corpus/`), through the same functions. Each kind of input
+//! has its own process, with a limit on time and memory.
 //!
-//! `HABITAT_TUI_FUZZ_FILE=kineto/name` reads one file in this process, where a debugger sees it.
-//! New files are made by `fuzz/run`.
+//! `HABITAT_TUI_FUZZ_FILE=kineto/name` reads one file in this process, for a debugger. `fuzz/run` makes new files.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -34,8 +33,7 @@ mod corpus {
     use super::needs::trial;
     use super::readers::{READERS, run};
 
-    /// Seconds of computing, and kilobytes of memory with all that is only reserved, for all
-    /// files of a kind.
+    /// Limits for all files of a kind: CPU seconds, and kilobytes of memory including reserved memory.
     const SECONDS: u64 = 60;
     const MEMORY: u64 = 1_000_000;
 
@@ -74,7 +72,7 @@ mod corpus {
         let targets = std::fs::read_to_string(folder().with_file_name("Cargo.toml")).unwrap();
         for reader in readers {
             assert!(!names(&folder().join(reader)).is_empty(), "{reader}");
-            assert!(targets.contains(&format!("[[bin]]\nname = \"{reader}\"\n")), "{reader} is no target");
+            assert!(targets.contains(&format!("[[bin]]\nname = \"{reader}\"\n")), "{reader} is not a target");
         }
     }
 

@@ -1,5 +1,5 @@
-//! Files, names, pipes and limits that are not as they should be: the program says so, with
-//! the right exit code, and leaves nothing behind.
+//! Broken files, names, pipes and limits: the program reports an error with the right exit code, and leaves nothing
+//! behind.
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
@@ -41,14 +41,14 @@ impl Bench {
         self.command().args(args).output().unwrap()
     }
 
-    /// The program in a line of the shell, as `$0`.
+    /// Runs a line of the shell, with the program as `$0`.
     fn shell(&self, line: &str) -> Output {
         let mut command = Command::new("sh");
         command.args(["-c", line, env!("CARGO_BIN_EXE_habitat-tui")]).current_dir(self.0.path());
         command.env("HABITAT_TUI_CONFIG_DIR", self.path("config")).output().unwrap()
     }
 
-    /// The error of a run that is refused.
+    /// Error of a refused run.
     fn refused(&self, args: &[&str]) -> String {
         let output = self.run(args);
         let said = text(&output.stderr);
@@ -77,7 +77,7 @@ fn fit_to_show(text: &str) {
     assert!(!text.contains("panicked"), "{text}");
 }
 
-/// Packed: a beginning, and over a gigabyte of blanks.
+/// Packed: a start, then over a gigabyte of blanks.
 fn bomb(start: &str) -> Vec<u8> {
     static BLANKS: std::sync::LazyLock<Vec<u8>> =
         std::sync::LazyLock::new(|| zstd::stream::encode_all(std::io::repeat(b' ').take(1200 << 20), 1).unwrap());
@@ -134,19 +134,19 @@ fn names_and_contents_reach_no_terminal_as_they_are() {
     let shown = bench.run(&["predict", name, "--to", "t4"]);
     assert_eq!(shown.status.code(), Some(0));
     fit_to_show(&text(&shown.stdout));
-    // The command that comes next can be copied.
+    // The suggested command can be copied.
     let ops = r#"{"ops": [{"op": "aten.mm.default", "inputs": [{"shape": [2, 2], "dtype": "float32"}], "count": 1}]}"#;
     bench.file("ops.json", ops);
     let said = bench.run(&["import", "ops.json", "-o", "a\u{1b}b.habitat.json"]);
     fit_to_show(&text(&said.stdout));
     assert!(text(&said.stdout).contains(r"next: habitat-tui $'a\x1bb.habitat.json'"), "{}", text(&said.stdout));
-    // What was typed.
+    // Typed values.
     for args in
         [&["--\u{1b}[31m"][..], &["predict", "--to", "\u{1b}[31m"], &["plan", "--steps", "\u{202e}"], &["\u{1b}x"]]
     {
         bench.refused(args);
     }
-    // Errors of the settings' reader show the line.
+    // Parse errors of the settings show the line.
     bench.file("config/config.toml", "[plan]\nexclude_providers = [\"nobody\"]\n");
     assert!(bench.refused(&["plan", "--steps", "10"]).contains("config.toml: unknown provider \"nobody\""));
     for (line, said) in [
@@ -233,7 +233,7 @@ fn a_pipe_is_read_like_a_file() {
     assert!(said.contains("-: looks like an empty file"), "{said}");
 }
 
-/// Nobody writes to a pipe that lies where the program looks for a file by itself.
+/// A pipe without a writer, in a place where the program looks for a file.
 #[test]
 fn a_pipe_that_the_command_line_does_not_name_is_not_waited_for() {
     let bench = Bench::new();
@@ -293,7 +293,7 @@ fn outputs_go_where_they_should_or_nowhere() {
     symlink("later.toml", bench.path("dangling")).unwrap();
     assert_eq!(plan("dangling", false).status.code(), Some(0));
     assert!(bench.path("later.toml").is_file() && bench.path("dangling").is_symlink());
-    // A trace is not written over by what is made of it.
+    // The output does not overwrite the trace.
     let ops = r#"{"ops": [{"op": "aten.mm.default", "inputs": [{"shape": [2, 2], "dtype": "float32"}], "count": 1}]}"#;
     bench.file("ops.json", ops);
     symlink("ops.json", bench.path("same.json")).unwrap();
@@ -326,7 +326,7 @@ fn a_signal_leaves_no_temporary_file() {
     }
 }
 
-/// A user with rights of nobody's, where the tests run as root.
+/// The user nobody, if the tests run as root.
 fn as_nobody(bench: &Bench, program: &str) -> Command {
     let copy = bench.path("bin/habitat-tui");
     if !copy.exists() {
@@ -396,7 +396,7 @@ fn a_home_that_cannot_be_entered_is_no_reason_to_stop() {
             assert_eq!(output.status.code(), Some(0), "{home} {args:?}: {said}");
             assert_eq!(said.contains("not accessible"), home != "p.habitat.json", "{home} {args:?}: {said}");
         }
-        // One that was named is meant.
+        // A named file must be readable.
         let mut command = as_nobody(&bench, "bin/habitat-tui");
         let output = command.arg("gpus").env("HABITAT_TUI_CONFIG_DIR", bench.path(home)).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{home}: {}", text(&output.stderr));
@@ -419,7 +419,7 @@ fn a_database_that_computes_is_given_up() {
     ));
     let said = bench.refused(&["predict", "report.sqlite"]);
     assert!(said.contains("report.sqlite: its \"CUPTI_ACTIVITY_KIND_KERNEL\" is a view"), "{said}");
-    // Texts without an index, and as many to look up.
+    // Texts without an index, and as many look-ups.
     make(&format!(
         "CREATE TABLE StringIds (id INTEGER, value TEXT); CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL ({kernels});
          WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 60000) INSERT INTO StringIds SELECT i, 'k' FROM n;
@@ -427,7 +427,7 @@ fn a_database_that_computes_is_given_up() {
     ));
     let said = bench.refused(&["predict", "report.sqlite"]);
     assert!(said.contains("report.sqlite: Nsight Systems recording: reading took far too long"), "{said}");
-    // Nothing is written beside it.
+    // Writes nothing beside it.
     make("PRAGMA journal_mode = WAL; CREATE TABLE x (y);");
     std::fs::set_permissions(&path, PermissionsExt::from_mode(0o444)).unwrap();
     let before = bench.files();

@@ -1,5 +1,4 @@
-//! Importing recordings that are no PyTorch traces: small ones made here with known
-//! answers, and broken ones.
+//! Imports of recordings other than PyTorch traces: small ones with known answers, and broken ones.
 
 mod nsys;
 mod xplane;

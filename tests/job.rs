@@ -1,4 +1,4 @@
-//! The screens on a running job: pictures from the start to its end, and leaving it.
+//! The screens on a running job: pictures from its start to its end, and leaving it.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "helpers of tests")]
 
@@ -78,7 +78,7 @@ fn every_state_has_its_words() {
     assert!(silent.contains("step 137; recorded; no message for 31 s"), "{silent}");
 }
 
-/// Ten days, the last five of them slower because of the input.
+/// Ten days; the last five are slower because of the input.
 fn ten_days() -> Msg {
     let hour = |hour: u32| {
         let wait = if hour < 120 { 5e3 } else { 80e3 };
@@ -164,7 +164,7 @@ fn a_job_without_a_gpu_is_said_to_have_none() {
     assert!(picture(running(""), (80, 24)).contains("Tesla V100"));
 }
 
-/// What is shown of a step that no GPU ran: no empty columns, no advice on traces.
+/// A step without a GPU has no empty columns and no advice on traces.
 #[test]
 fn without_a_gpu_the_screens_show_what_the_step_computes() {
     let shapes = || Msg::Live(Update::Recorded(Box::new(recorded().without_origin())));
@@ -192,7 +192,7 @@ fn without_a_gpu_the_screens_show_what_the_step_computes() {
     assert!(!on("1", (120, 40)).contains("CUDA activity"));
 }
 
-/// Steps of microseconds are told in microseconds, and what bounds them is said.
+/// Steps of microseconds are shown in microseconds, with their bound.
 #[test]
 fn short_steps_are_told_apart_and_what_bounds_them_is_said() {
     let with = |change: fn(&mut Prediction)| {
@@ -288,7 +288,7 @@ fn stopping_waits_for_the_end() {
     }
 }
 
-/// A job that saves a checkpoint on Ctrl-C is not killed by a key held down.
+/// Holding Ctrl-C down does not kill a job that saves a checkpoint.
 #[test]
 fn a_job_that_was_asked_to_end_is_pushed_only_by_choice() {
     let mut app = after(running("ctrl-c ctrl-c"));
@@ -308,16 +308,16 @@ fn a_job_that_was_asked_to_end_is_pushed_only_by_choice() {
     assert!(asked.contains("SIGTERM; 15 s later SIGKILL"), "{asked}");
 }
 
-/// `x` cancels what is computed. Beside a job it asks, and neither stops it nor does nothing.
+/// `x` cancels a computation. Beside a job it asks first.
 #[test]
 fn cancelling_beside_a_job_asks_before_it_stops_it() {
     let mut app = after(vec![at(State::Steps)]);
     assert!(effects(&mut app, "x").is_empty());
     let Some(Modal::Leave { selected }) = app.modal else { panic!("{:?}", app.modal) };
     assert_eq!(Leaving::ALL[selected], Leaving::Stop);
-    assert!(effects(&mut app, "x").is_empty() && app.modal.is_some(), "a second time is no answer");
+    assert!(effects(&mut app, "x").is_empty() && app.modal.is_some(), "a second time is not an answer");
     assert!(matches!(effects(&mut app, "enter")[..], [Effect::Job(JobRequest::Stop)]));
-    // What is computed goes first.
+    // A computation is cancelled before the job.
     let mut app = after(running(""));
     effects(&mut app, "r");
     assert!(app.predictions.is_running());

@@ -1,5 +1,4 @@
-//! What the screen tells of a running job beside its state: what it waits for, what holds it back,
-//! time left, cost, the GPUs; and screens that stay live.
+//! Facts on a running job beside its state: waits, bottleneck, time left, cost, the GPUs; and screens that stay live.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "helpers of tests")]
 
@@ -16,7 +15,7 @@ use habitat_tui::pricing::PriceBook;
 use habitat_tui::tui::{Launch, render_after};
 use habitat_tui::units::{Bytes, GIB, GpuSlug, Hours, Megahertz, Micros, Range, Usd, UsdPerHour, Watts};
 
-/// After 300 steps of five million, on a machine of a known price; half of each waits.
+/// After 300 steps of five million, on a machine of a known price; half of each step waits.
 fn aimed() -> Launch {
     let mut launch = started();
     let job = launch.setup.job.as_mut().unwrap();
@@ -29,7 +28,7 @@ fn waiting() -> Snapshot {
     Snapshot { steps: 300, elapsed: Duration::from_secs(5400), waiting, ..steady() }
 }
 
-/// What was waited for data, what holds the job back, time left, cost and the same run elsewhere.
+/// Wait for data, bottleneck, time left, cost and the same run elsewhere.
 #[test]
 fn a_recorded_job_tells_what_holds_it_back_and_what_it_costs() {
     for (size, name) in [((80, 24), "small"), ((120, 40), "large")] {
@@ -41,7 +40,7 @@ fn a_recorded_job_tells_what_holds_it_back_and_what_it_costs() {
     assert!(early.contains("waiting for data: 47 %") && !early.contains("cheapest"), "{early}");
     let ranks = Snapshot { processes: vec![process(1, Some(0), 300), process(2, Some(1), 300)], ..waiting() };
     let several = of(&aimed(), vec![seen(ranks), profile()]);
-    assert!(!several.contains("cheapest"), "of several GPUs a plan tells: {several}");
+    assert!(!several.contains("cheapest"), "for several GPUs there is a plan: {several}");
     let over = Snapshot { state: State::Ended { words: "ended with exit code 0".into(), well: true }, ..waiting() };
     let ended = of(&aimed(), vec![profile(), seen(over)]);
     assert!(ended.contains("waiting for data: 47 %") && ended.contains("$1.88 · 1.5 h at $1.250/h"), "{ended}");
@@ -50,7 +49,7 @@ fn a_recorded_job_tells_what_holds_it_back_and_what_it_costs() {
     assert!(unknown.contains("pass --total-steps and --price"), "{unknown}");
 }
 
-/// The plan beside the job: what will be missed, and the key that plans the rest.
+/// The plan beside the job: missed limits, and the key that plans the rest.
 #[test]
 fn a_job_that_follows_a_plan_says_what_it_will_miss_and_plans_the_rest() {
     let mut launch = aimed();
@@ -66,7 +65,7 @@ fn a_job_that_follows_a_plan_says_what_it_will_miss_and_plans_the_rest() {
     };
     launch.setup.job.as_mut().unwrap().aim.plan = Some(plan.clone());
     launch.setup.goal.work = Work::Steps(5_000_000);
-    // On a small screen, what will be missed comes before other facts, on another device too.
+    // On a small screen, missed limits come before other facts, on another device too.
     for gpu in [None, GpuSlug::new("k80").ok()] {
         let mut small = launch.clone();
         small.setup.job.as_mut().unwrap().aim.plan = Some(PlanFigures { gpu, ..plan.clone() });
@@ -89,7 +88,7 @@ fn a_job_that_follows_a_plan_says_what_it_will_miss_and_plans_the_rest() {
     assert!((goal.budget.unwrap().get() - 3.125).abs() < 1e-9);
 }
 
-/// With `--every`, the profile of a later window comes: what is read stays where it is.
+/// With `--every`, the profile of a later window arrives: the position on screen stays.
 #[test]
 fn a_later_window_keeps_the_rows_in_their_order() {
     let mut launch = started();
@@ -118,7 +117,7 @@ fn a_later_window_keeps_the_rows_in_their_order() {
     assert!(drawn.contains("recorded every 100 steps · last steps 111–113"), "{drawn}");
 }
 
-/// One GPU in a line; one that is slowed down with the reason.
+/// One GPU in a line; a throttled one with the reason.
 #[test]
 fn the_gpus_of_the_machine_are_told_of() {
     let board = |index, busy: f64, clock: f64, limited_by: &[&str]| Board {
@@ -145,7 +144,7 @@ fn the_gpus_of_the_machine_are_told_of() {
     assert!(!silent.contains("GPU  "), "{silent}");
 }
 
-/// The price of an hour of the one own machine with the GPU of the recording, where none is given.
+/// Without --price, the price per hour of the one own machine with the recorded GPU.
 #[test]
 fn an_own_machine_with_that_gpu_has_its_price() {
     let gpu = recorded().origin.unwrap().gpu.unwrap();

@@ -1,4 +1,4 @@
-//! Lines of kernels, layers and steps: known answers on made data, the file, the commands.
+//! Linear models of kernels, layers and steps: known answers on synthetic data, the file, the commands.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -56,7 +56,7 @@ fn profile(gpu: &str, network: &str, step_us: f64, operations: &[Value]) -> Prof
     Profile::from_json(value.to_string().as_bytes()).unwrap().0
 }
 
-/// A recorded product that runs three kernels, one of each class of the paper.
+/// A recorded product that runs three kernels, one of each of the paper's classes.
 fn three_kernels([rows, reduction, columns]: [u64; 3]) -> Value {
     let of = Layer::of(&product(rows, reduction, columns), None).unwrap();
     let times = [10.0 + of.input / 1e4, 5.0 + of.operations / 1e7, 2.0 + of.output / 2e3];
@@ -87,7 +87,7 @@ fn kernels_are_classed_by_what_drives_them() {
         assert!((found.line.intercept - intercept).abs() < 1e-6 * intercept.max(1.0), "{found:?}");
         assert!((found.line.slope / slope - 1.0).abs() < 1e-9 && found.r_squared > 0.999_999, "{found:?}");
     }
-    // A shape that was not measured: the three lines together.
+    // A shape without a measurement: the three kernels together.
     let catalog = catalog();
     let lines = model.on(catalog.find("t4").unwrap());
     let unseen = product(300, 700, 900);
@@ -97,7 +97,7 @@ fn kernels_are_classed_by_what_drives_them() {
     assert!((answer.time.get() / expected - 1.0).abs() < 1e-6, "{answer:?} for {expected}");
     assert_eq!(answer.method, Method::KernelWise);
     assert!(answer.why.contains("pack by input") && answer.why.contains("compute by operations"), "{}", answer.why);
-    // By layers: one line in the operations, which cannot know of inputs and results.
+    // By layers: one linear model in the operations, without inputs and results.
     let layers = lines.time(&unseen, None, Level::Layers).unwrap();
     assert_eq!(layers.method, Method::LayerWise);
     assert!((layers.time.get() / expected - 1.0).abs() > 0.01);
@@ -113,7 +113,7 @@ fn kernels_of_similar_lines_share_one_and_a_table_says_which_run() {
     for [rows, reduction, columns] in shapes() {
         let operation = product(rows, reduction, columns);
         let operations = Layer::of(&operation, None).unwrap().operations;
-        // Narrow results run a slow kernel; wide ones either of two that hardly differ.
+        // Narrow results run a slow kernel; wide ones either of two nearly equal ones.
         let (kernel, rate) = match (columns, reduction % 128) {
             (64, _) => ("slow", 1e6),
             (_, 0) => ("fast a", 8e6),
@@ -147,15 +147,15 @@ fn tiles_that_stick_out_are_counted() {
     let [group] = &model.gpus[&slug("t4")].kinds["mm"].groups[..] else { panic!("one kernel") };
     assert_eq!(group.driver, Driver::Tiles([128, 64]));
     assert!((group.line.slope / 1e-6 - 1.0).abs() < 1e-9, "{group:?}");
-    // As published there are no tiles.
+    // The published recipe has no tiles.
     let published = lines(&data, &catalog(), Recipe { published: true }, &|_| true).unwrap();
     let [group] = &published.gpus[&slug("t4")].kinds["mm"].groups[..] else { panic!("one kernel") };
     assert!(matches!(group.driver, Driver::Input | Driver::Operations | Driver::Output), "{group:?}");
     assert!(group.r_squared < 0.999);
 }
 
-/// On four GPUs products run at 90 % of the rate that the rules say, streams at 80 % of
-/// the bandwidth; one GPU is left out.
+/// On four GPUs products run at 90 % of the rate in the rules, memory-bound kernels at 80 % of the bandwidth; one GPU
+/// is left out.
 #[test]
 fn rates_go_with_the_property_that_explains_them() {
     let catalog = catalog();
@@ -192,7 +192,7 @@ fn rates_go_with_the_property_that_explains_them() {
             assert!(answer.why.contains("of 3 other GPUs"), "{}", answer.why);
         }
     }
-    // As published: rates linear in the memory bandwidth. Those of streams nearly are.
+    // Published recipe: rates linear in the memory bandwidth. Those of memory-bound kernels nearly are.
     let spec = catalog.find("a100-pcie-40gb").unwrap();
     let published = model.across_to(spec, Across::Published);
     let answer = published.time(&stream("aten::relu", 100_000), None, Level::Kernels).unwrap();
@@ -220,24 +220,24 @@ fn fall_backs_are_told() {
     let (model, catalog) = (lines_of(&data), catalog());
     let lines = model.on(catalog.find("t4").unwrap());
     let of = |operation: &Operation| lines.time(operation, None, Level::Kernels);
-    // A kind that streams: the line of those that do, by bytes.
+    // A memory-bound kind without its own model: the common one, by bytes.
     let gelu = of(&stream("aten::gelu", 5000)).unwrap();
     assert_eq!(gelu.method, Method::LayerWise);
     assert!(gelu.why.starts_with("gelu not measured: line of all streaming kinds"), "{}", gelu.why);
     assert!((gelu.time.get() - 104.0).abs() < 1.0, "{gelu:?}");
-    // Another phase of a kind: its forward line.
+    // Another phase of a kind: the forward model.
     let backward = operation(json!({"name": "aten::relu", "phase": "backward", "inputs": [[5000, 1024]],
                                     "outputs": [[5000, 1024]]}));
     assert!(of(&backward).unwrap().why.contains("relu backward not measured: line of relu"));
-    // A shape far from all that were measured: the line of its kind.
+    // A shape far from all measured ones: the model of its kind.
     let far = of(&product(64, 64, 1 << 18)).unwrap();
     assert_eq!(far.method, Method::LayerWise);
     assert!(far.why.contains("kernel unknown"), "{}", far.why);
-    // Nothing like it.
+    // No similar kind.
     let convolution = operation(json!({"name": "aten::conv2d", "phase": "forward",
                                        "inputs": [[8, 16, 14, 14], [16, 16, 3, 3]]}));
     assert_eq!(of(&convolution).unwrap_err(), "convolution not measured");
-    // Another element type is another kind: no FP32 line answers.
+    // Another element type is another kind: no FP32 model answers.
     let half = operation(json!({"name": "aten::mm", "phase": "forward", "dtype": "bfloat16",
                                 "inputs": [[64, 64], [64, 64]]}));
     assert_eq!(of(&half).unwrap_err(), "mm bfloat16 not measured");
@@ -268,7 +268,7 @@ fn recorded() -> Data {
 fn steps_take_more_than_their_layers_and_ranges_come_from_networks_left_out() {
     let (data, catalog) = (recorded(), catalog());
     let (model, held) = fit(&data, &catalog, OURS).unwrap();
-    // Two steps of 1.1 and one of 1, the weight of doubt.
+    // Two steps of 1.1 and one of 1, the weight of the prior.
     let own = &model.gpus[&slug("t4")];
     assert!((own.step_factor - 1.1_f64.powf(2.0 / 3.0)).abs() < 1e-6 && own.steps == 2, "{}", own.step_factor);
     // Three methods, six steps.
@@ -279,7 +279,7 @@ fn steps_take_more_than_their_layers_and_ranges_come_from_networks_left_out() {
     let range = model.seen.kernel_wise.unwrap();
     assert!(range.low <= 1.0 && (1.04..1.06).contains(&range.high) && range.cases == 6, "{range:?}");
     assert!(model.unseen.kernel_wise.is_none(), "two GPUs carry nothing over");
-    // A step without operator times teaches nothing.
+    // A step without operator times is not used.
     let mut more = data.clone();
     let silent =
         profile("t4", "third", 1e6, &[json!({"name": "aten::mm", "phase": "forward", "inputs": [[8, 8], [8, 8]]})]);
@@ -350,7 +350,7 @@ fn fitted_lines_predict_as_the_program_is_called() {
     assert_eq!((found["format"].as_str(), found["version"].as_u64()), (Some("habitat-fit-kernel-wise"), Some(1)));
     let t4 = found["gpus"].as_array().unwrap().iter().find(|row| row["gpu"] == "t4").unwrap();
     assert_eq!((t4["rows"].as_u64(), t4["steps"].as_u64(), t4["held_out_steps"].as_u64()), (Some(6), Some(2), Some(2)));
-    // What is there is not replaced.
+    // Existing files stay.
     assert!(folder.error(&["fit", "kernelwise", "steps", "-o", "lines.json"]).contains("--force"));
     let text = folder.ok(&["fit", "kernelwise", "steps", "-o", "lines.json.zst"]);
     assert!(text.contains("mean error") && text.contains("written: lines.json.zst"), "{text}");
@@ -373,7 +373,7 @@ fn fitted_lines_predict_as_the_program_is_called() {
     let elsewhere = predict("kernel-wise", "h100-sxm5-80gb");
     let notes = elsewhere["notes"].to_string();
     assert!(notes.contains("not among the 3 GPUs of the linear models"), "{notes}");
-    // A file in the folder of weights is taken without being named; without one the shipped.
+    // A file in the folder of weights is used without being named; else the shipped one.
     std::fs::create_dir(folder.0.path().join("weights")).unwrap();
     std::fs::copy(folder.0.path().join("lines.json"), folder.0.path().join("weights/kernelwise.json")).unwrap();
     let by = |more: &[&str]| {

@@ -50,14 +50,14 @@ fn several_jobs_have_a_screen_where_a_file_of_them_was_given() {
     assert!(after("").unavailable(Action::Jobs).is_some_and(|why| why.contains("--jobs")));
     let on_jobs = |text: &str| render(&jobs(12.0), &keys(text), (80, 24)).0;
     assert_eq!((on_jobs("1").screen, on_jobs("1 6").screen), (Screen::Overview, Screen::Jobs));
-    // The details are those of the row, whose order is not that of the file.
+    // The details are those of the selected row, whose order is not that of the file.
     let app = on_jobs("j enter");
     let Some(Modal::PlannedJob { job, .. }) = app.modal else { panic!("{:?}", app.modal) };
     let row = app.screen.behaviour().table(&app).unwrap().rows[1][0].text.clone();
     assert_eq!(app.jobs.plan.value().unwrap().jobs[job].name, row);
     assert!(on_jobs("j enter q").modal.is_none());
 
-    // What is written is what the command prints.
+    // The export equals the command's output.
     let mut app = on_jobs("e down");
     let saved = effects(&mut app, "enter");
     let [Effect::SaveJobs { plan, form, path, overwrite: false }] = &saved[..] else { panic!("{saved:?}") };
@@ -66,7 +66,7 @@ fn several_jobs_have_a_screen_where_a_file_of_them_was_given() {
     let answer = jobs(12.0).engine.answer(&saved[0]);
     assert!(matches!(answer, Some(Msg::Saved(SaveOutcome::Saved(path))) if path == "jobs-plan.csv"));
 
-    // Planned anew, the last plan stays until the new one is there, and where there is none.
+    // During a new plan, the last one stays on screen; also if it fails.
     let mut app = on_jobs("");
     let again = effects(&mut app, "r");
     let [Effect::Ask { generation, question: Question::Jobs }] = again[..] else { panic!("{again:?}") };
@@ -75,14 +75,14 @@ fn several_jobs_have_a_screen_where_a_file_of_them_was_given() {
     assert!(app.jobs.plan.is_stale() && app.jobs.plan.value().unwrap().jobs.len() == 3);
     effects(&mut app, "r x");
     assert!(!app.jobs.plan.is_running());
-    // Edited, the file is read anew, whatever the editor says of itself.
+    // After the edit, the file is read again, whatever the editor's exit code.
     let mut app = on_jobs("");
     assert!(matches!(&effects(&mut app, "E")[..], [Effect::Edit(path)] if path == "runs/jobs.toml"));
     for ended in [Ok(()), Err("the editor exited with exit status: 1; reading the file again".to_owned())] {
         assert!(matches!(app.update(Msg::Edited(ended))[..], [Effect::Ask { question: Question::Jobs, .. }]));
     }
     assert!(app.message.is_some() && after("").unavailable(Action::Edit).is_some());
-    // Without a plan there is nothing to write.
+    // Without a plan there is nothing to export.
     let mut launch = jobs(12.0);
     launch.engine.jobs = Arc::new(|| Err("line 2: no job".into()));
     let app = render(&launch, &keys("e"), (80, 24)).0;
@@ -100,14 +100,14 @@ fn back_closes_one_level_and_then_quits() {
 
 #[test]
 fn two_gpus_are_compared() {
-    // Where none is marked, with the one that the step was recorded on.
+    // If none is marked, compares with the GPU of the recording.
     let gpus =
         |app: &App| app.predict.difference.as_ref().unwrap().gpus.as_ref().unwrap().each_ref().map(ToString::to_string);
     let app = after("3 D");
     assert_eq!(gpus(&app), ["v100-pcie-32gb", "h100-sxm5-80gb"]);
     let app = after("3 space j D");
     assert_eq!(gpus(&app), ["h100-sxm5-80gb", "v100-pcie-32gb"]);
-    // The rows are those between the two steps, with the steps themselves; nothing opens or filters there.
+    // The rows are those between the two steps, with the steps themselves; no key opens or filters there.
     let table = app.screen.behaviour().table(&app).unwrap();
     let changed = |row: usize| table.rows[row][5].text.parse::<f64>();
     assert!(changed(0).is_err() && changed(table.len() - 1).is_err());
@@ -116,11 +116,11 @@ fn two_gpus_are_compared() {
     let total = step(table.len() - 1, 4) - step(0, 3);
     assert!((sum - total).abs() < 0.01 * table.len() as f64, "{sum} {total}");
     assert!(app.unavailable(Action::Open).is_some() && app.unavailable(Action::Filter).is_some());
-    // q goes back to the table of GPUs; a mark is taken off by the same key.
+    // q returns to the table of GPUs; the same key removes a mark.
     let app = after("3 space j D q");
     assert!(app.predict.difference.is_none() && app.predict.marked.is_some());
     assert!(after("3 space space").predict.marked.is_none());
-    // With itself nothing is compared.
+    // A GPU is not compared with itself.
     let app = after("3 space D");
     assert!(app.predict.difference.is_none() && app.message.is_some());
 }
@@ -137,12 +137,12 @@ fn figures_of_a_gpu_are_moved() {
     let [real, changed] = [&found.real, &found.changed].map(|prediction| prediction.step.mid().get());
     let on_curve = found.curve.iter().find(|(times, _)| *times == 2.0).unwrap().1.get();
     assert!(changed < real && (on_curve / changed - 1.0).abs() < 1e-9, "{changed} {on_curve} {real}");
-    // Large steps double and halve; 0 takes a change back; the ends hold.
+    // Large steps double and halve; 0 undoes a change; the limits hold.
     let times = |text: &str| after(text).predict.version.unwrap().changes;
     assert_eq!(times("3 F L L L L"), Changes::of(Figure::Bandwidth, 4.0));
     assert_eq!(times("3 F j j H"), Changes::of(Figure::Clock, 0.5));
     assert!(times("3 F l 0").is_none());
-    // D shows what makes the difference, q goes back to the figures, and again to the GPUs.
+    // D shows the causes of the difference, q returns to the figures, and again to the GPUs.
     let app = after("3 F L D");
     assert!(app.predict.difference.as_ref().unwrap().gpus.is_none());
     assert!(app.screen.behaviour().table(&app).unwrap().len() > 3);
@@ -150,14 +150,14 @@ fn figures_of_a_gpu_are_moved() {
     let app = after("3 j F L q");
     assert!(app.predict.version.is_none());
     assert_eq!(app.predict.list.selected, 1);
-    // What was found of another GPU is not shown for this one while it is looked for.
+    // The result for another GPU is not shown for this one during its computation.
     let mut app = after("3 F L q j");
     effects(&mut app, "F");
     assert!(predict::changed(&app).is_none() && app.what_if.value().is_some());
     assert_eq!(predict::what_if::answer(&app)[0].1, "predicting …");
     effects(&mut app, "D");
     assert!(app.predict.difference.is_none());
-    // There is no table to copy or filter meanwhile, and no value to type.
+    // Meanwhile there is no table to copy or filter, and no value to type.
     let app = after("3 F");
     for action in [A::Filter, A::CopyTable, A::SetValue, A::Open, A::NoLimit, A::Methods, A::Mark, A::WhatIf] {
         assert!(app.unavailable(action).is_some(), "{action:?}");
@@ -183,12 +183,12 @@ fn filters_follow_and_escape_restores() {
     assert_eq!(predict::rows(&kept).len(), 1);
     assert_eq!(predict::rows(&after("3 / h 1 0 0 enter esc")).len(), 4);
     assert_eq!(predict::rows(&after("3 / ! h 1 0 0 enter")).len(), 3);
-    // Figures are compared.
+    // Comparisons of figures.
     let shown = |text: &str| predict::rows(&after(text)).iter().map(|row| row.slug.to_string()).collect::<Vec<_>>();
     assert_eq!(shown("3 / m e m o r y > = 3 2 enter"), ["h100-sxm5-80gb", "v100-pcie-32gb"]);
     assert_eq!(shown("3 / s t e p < 1 2 space $ < 2 enter"), ["v100-pcie-32gb"]);
     assert_eq!(shown("3 / v e n d o r = a m d enter"), [""; 0]);
-    // The selected row stays the same when Esc clears the filter, or restores the one before.
+    // The selected row stays the same when Esc clears or restores the filter.
     let gpus = |text: &str| after(text).predict.difference.unwrap().gpus.unwrap().each_ref().map(ToString::to_string);
     assert_eq!(gpus("3 / l 4 enter D"), ["v100-pcie-32gb", "l4"]);
     assert_eq!(gpus("3 / l 4 enter D esc esc D"), ["v100-pcie-32gb", "l4"]);
@@ -207,7 +207,7 @@ fn filters_follow_and_escape_restores() {
         let filtered = format!("{start} / {typed} enter G");
         assert_eq!(key(&format!("{filtered} esc")), key(&filtered), "{list}");
     }
-    // A letter that is a key types in the filter.
+    // A letter that is also a key goes into the filter.
     assert_eq!(after("3 / q").predict.list.filter, "q");
 }
 
@@ -221,7 +221,7 @@ fn rows_sort_by_every_column() {
     assert_eq!(names("3 s s")[0], "H100 SXM5 80GB");
     assert_eq!(names("3 s s s")[0], "GeForce RTX 2060");
     assert_eq!(names("3 s s s S")[0], "Tesla V100-PCIE-32GB");
-    // By price, what has none last; by the high end; by what another precision brings.
+    // By price, unpriced last; by the high end; by the gain of another precision.
     let cheapest = names("3 s s s s");
     assert_eq!((cheapest[0].as_str(), cheapest.last().unwrap().as_str()), ("L4", "GeForce RTX 2060"));
     assert_eq!(names("3 s s s s s")[0], "H100 SXM5 80GB");
@@ -232,7 +232,7 @@ fn rows_sort_by_every_column() {
     };
     let found = gains(&by_gain);
     assert!(found.len() == 4 && found.is_sorted_by(|a, b| a >= b) && found[0] > found[3], "{found:?}");
-    // In any order of the keys, and from the start.
+    // In any order of the keys.
     assert_eq!(gains(&after("3 P P W")), gains(&after("3 W P P")));
     assert_eq!(gains(&after("3 P P W")).len(), 4);
     let mut from_start = launch();
@@ -273,10 +273,10 @@ fn what_does_not_fit_is_never_the_answer() {
     let row = &app.predict.rows[best.index];
     assert_eq!(row.name, "L4");
     let per_usd = best.offer.as_ref().unwrap().samples_per_usd.unwrap();
-    // A batch of 16 at $0.35 an hour on demand: spot prices are the plan's business.
+    // A batch of 16 at $0.35 per hour on demand: spot prices only matter in plans.
     let samples_per_hour = 16.0 / row.step.range.mid.as_secs() * 3600.0;
     assert!((per_usd.mid - samples_per_hour / 0.35).abs() < 1.0);
-    // Nothing is for sale that holds the step for less, and the smallest does not hold it.
+    // No cheaper offer holds the step, and the smallest GPU does not hold it.
     assert_eq!(app.predict.rows.iter().find(|row| row.slug.as_str() == "rtx-2060").unwrap().fits, Fits::No);
 }
 
@@ -289,7 +289,7 @@ fn the_profile_is_grouped_and_filtered_by_phase() {
     assert_eq!(after("2 b b b").profile.by, GroupBy::Kernel);
 }
 
-/// Two recordings: each row has its time in the other and the change; D opens the waterfall.
+/// Two recordings: each row shows both times and the change; D opens the waterfall.
 #[test]
 fn two_recordings_stand_beside_each_other() {
     let after = |text: &str| render(&compared(), &keys(text), (80, 24)).0;
@@ -298,22 +298,22 @@ fn two_recordings_stand_beside_each_other() {
     let cells = |row: usize| table.rows[row][..4].iter().map(|cell| cell.text.as_str()).collect::<Vec<_>>();
     assert_eq!(cells(0), ["mm", "4.400", "4.400", "+0.000"]);
     assert_eq!(cells(1), ["mm", "2.000", "1.600", "+0.400"]);
-    // What is only in one of them is a row, and says so.
+    // An operation that is only in one of them is a row, marked as absent.
     assert_eq!(cells(3), ["native_layer_norm", "0.600", "absent", "+0.600"]);
     assert_eq!(cells(4), ["native_batch_norm", "absent", "0.900", "-0.900"]);
     assert_eq!(table.len(), 5);
-    // By change: what grew first, or what shrank.
+    // By change: largest growth or largest reduction first.
     let first = |text: &str| profile::rows(&after(text))[0].entry.label.clone();
     assert_eq!([first("2 s"), first("2 s S")], ["aten::native_layer_norm", "aten::native_batch_norm"]);
     assert_eq!(profile::rows(&after("2 s s"))[0].entry.count, 40);
-    // The rows of both are filtered, grouped and opened.
+    // Rows of both can be filtered, grouped and opened.
     assert_eq!(profile::rows(&after("2 / b a t c h enter")).len(), 1);
     assert_eq!(after("2 b").profile.entries.len(), 4);
     for pressed in ["2 G", "2 G enter", "2 b G", "2 b b b G"] {
         let app = after(pressed);
         assert_eq!(profile::detail(&app)[0].0, "against", "{pressed}");
     }
-    // Modules are a tree of both: what changed of one changed of those around it.
+    // Modules are a tree over both: a change in one also changes its parents.
     let modules = after("2 b b b b");
     let table = modules.screen.behaviour().table(&modules).unwrap();
     let cells: Vec<_> = table.rows.iter().map(|row| (row[0].text.as_str(), row[3].text.as_str())).collect();
@@ -327,7 +327,7 @@ fn two_recordings_stand_beside_each_other() {
     let place = |heading: &str| table.columns.iter().position(|column| column.heading == heading).unwrap();
     let change = |row: usize| table.rows[row][place("change, ms")].text.parse::<f64>();
     let sum: f64 = (1..table.len() - 1).map(|row| change(row).unwrap()).sum();
-    // Their batches are unlike.
+    // Their batches differ.
     assert!(table.rows[1][place("a sample, µs")].text.contains(" → "), "{table:?}");
     assert!((sum - 0.5).abs() < 0.01 * table.len() as f64, "{sum}");
     assert!(app.unavailable(Action::Filter).is_some() && app.unavailable(Action::Group).is_some());
@@ -340,7 +340,7 @@ fn two_recordings_stand_beside_each_other() {
     assert!(app.profile.difference.is_none() && app.message.unwrap().1.contains("--against FILE"));
 }
 
-/// Modules are a tree: each has what lies in those within, and stands before them.
+/// Modules are a tree: each includes its children, and precedes them.
 #[test]
 fn modules_are_a_tree() {
     let mut launch = launch();
@@ -356,7 +356,7 @@ fn modules_are_a_tree() {
     let cells: Vec<_> = table.rows.iter().map(|row| (row[0].text.as_str(), row[1].text.as_str())).collect();
     let tree = [("Net", "7.000"), ("  Block", "6.400"), ("    Linear", "2.000"), ("outside modules", "0.800")];
     assert_eq!(cells, tree);
-    // Nothing is counted twice.
+    // Nothing counts twice.
     assert!(profile::summary(&app).contains("7.8 ms of device time (100.0 %)"), "{}", profile::summary(&app));
     let app = after("2 b b b b / b l o c k enter");
     assert!(
@@ -364,11 +364,11 @@ fn modules_are_a_tree() {
         "{}",
         profile::summary(&app)
     );
-    // In another order whole paths stand for themselves.
+    // In other orders, rows show whole paths.
     let app = after("2 b b b b s s");
     let table = app.screen.behaviour().table(&app).unwrap();
     assert_eq!(table.rows.iter().filter(|row| row[0].text == "Net.Block.Linear").count(), 1);
-    // Where no module was recorded there is no such grouping.
+    // Without recorded modules there is no such grouping.
     let mut without = launch.clone();
     for operation in &mut Arc::make_mut(&mut without.setup.profile).operations {
         operation.module = None;
@@ -376,7 +376,7 @@ fn modules_are_a_tree() {
     assert_eq!(render(&without, &keys("2 b b b b"), (80, 24)).0.profile.by, GroupBy::Operation);
 }
 
-/// The step as a line, with the parts that the selected row is of.
+/// The step as a line, with the parts of the selected row.
 #[test]
 fn the_selected_row_is_marked_in_the_line_of_the_step() {
     let marked = |text: &str| {
@@ -400,16 +400,16 @@ fn the_selected_row_is_marked_in_the_line_of_the_step() {
 fn the_timeline_tells_what_lies_under_its_cursor() {
     use habitat_tui::app::screen::profile::timeline::{View, cells, shown, under};
     let device = |pressed: &str| under(&after(pressed))[0].1.clone();
-    // It begins in the longest wait.
+    // The cursor begins in the longest wait.
     assert_eq!(device("2 T"), "idle for 1.7 ms, 0.000–1.700 ms; the CPU was in enumerate(DataLoader) for 1.6 ms");
     assert!(device("2 T L").starts_with("mm, forward, compute, 1.800–3.800 ms"), "{}", device("2 T L"));
     assert_eq!(device("2 T L h h h h h h h h"), device("2 T"));
-    // Half as much is shown about the cursor, and as much again.
+    // Zooms in and out around the cursor.
     let view = |pressed: &str| shown(&after(pressed)).unwrap().1;
     let rounded = |view: View| View { from: view.from.round(), ..view };
     assert_eq!(rounded(view("2 T +")), View { from: 425.0, span: 5000.0, cursor: 850.0 });
     assert_eq!(rounded(view("2 T + -")), view("2 T"));
-    // The row that is selected, wherever it ran; the table still takes the keys of lists.
+    // Marks the selected row wherever it ran; the table still gets the keys of lists.
     let marked = |pressed: &str| {
         let app = after(pressed);
         let (timeline, view) = shown(&app).unwrap();
@@ -420,14 +420,14 @@ fn the_timeline_tells_what_lies_under_its_cursor() {
     assert_eq!(marked("2 T j"), "...*****............");
     assert!(after("2 T enter").profile.zoomed);
     assert_eq!(marked("2 T enter j"), marked("2 T j"));
-    // Away again; without it the sliders' keys do nothing.
+    // Closed again; then the sliders' keys do nothing.
     assert_eq!(after("2 T T").profile.below, Below::Detail);
     assert!(after("2 T T").unavailable(Action::Right).is_some());
     assert!(after("2 T").unavailable(Action::Right).is_none());
     assert_eq!(after("2 T R").profile.below, Below::Roof);
 }
 
-/// Its key says how to get one.
+/// The message for its key says how to get one.
 #[test]
 fn a_recording_without_a_timeline_says_so() {
     let mut launch = launch();
@@ -445,10 +445,10 @@ fn operations_stand_under_the_roof_of_their_gpu() {
     let roof = roofline::roof(&app).unwrap();
     assert!(app.profile.below == Below::Roof && roof.gpu == "Tesla V100-PCIE-32GB");
     assert!(after("2 R R").profile.below != Below::Roof);
-    // Below the ridge memory bounds, above it arithmetic.
+    // Memory-bound below the ridge, compute-bound above it.
     assert!((roof.at(roof.ridge() / 2.0) / roof.peak - 0.5).abs() < 1e-12);
     assert_eq!(roof.at(roof.ridge() * 2.0), roof.peak);
-    // 2 FLOP of a product's element are counted, and the bytes of its three matrices.
+    // 2 FLOP per element of a product, and the bytes of its three matrices.
     let rows = profile::rows(&app);
     let product = rows.iter().find(|row| row.entry.label.ends_with("mm")).unwrap();
     let (intensity, rate) = roofline::reached(product.counted, product.entry.time).unwrap();
@@ -472,7 +472,7 @@ fn sliders_move_solve_again_and_are_unlimited() {
     assert!(after("4 j h backspace").goal().deadline.is_none());
     assert_eq!(after("4 j = 2 d enter").goal().deadline.unwrap().get(), 48.0);
     assert_eq!(after("4 j j = 5 0 0 enter").goal().budget.unwrap().get(), 500.0);
-    // From no limit the first step is what the plan has; the lowest is one GPU.
+    // From no limit, the first step is the plan's value; the lowest is one GPU.
     let [any, one] = ["4 o", "4 o j j j h h"].map(after);
     assert_eq!((any.goal().limits.max_gpus, one.goal().limits.max_gpus), (None, Some(1)));
     assert!(one.plan.value().unwrap().parts.iter().all(|part| part.all_gpus() == 1));
@@ -480,13 +480,13 @@ fn sliders_move_solve_again_and_are_unlimited() {
     assert_eq!(after("4 j j j = 6 enter l").goal().limits.max_gpus, Some(8));
     assert_eq!(after("4 j j j = 6 enter 0").goal().limits.max_gpus, None);
     assert!(matches!(after("4 j = x enter").modal, Some(Modal::Value { error: Some(_), .. })));
-    // A date counts from now, which is a Wednesday at noon; one that is past is refused.
+    // A date counts from now, which is a Wednesday at noon; a past one is refused.
     let app = after("4 j = F r i d a y space 1 8 : 0 0 enter");
     assert_eq!(app.goal().deadline.unwrap().get(), 54.0);
     assert!(app.message.as_ref().unwrap().1.contains("Friday 27 November 2026, 18:00"), "{:?}", app.message);
     let past = after("4 j = 2 0 2 6 - 1 1 - 0 1 enter");
     assert!(matches!(past.modal, Some(Modal::Value { error: Some(_), .. })) && past.goal().deadline.is_none());
-    // Work has its unit.
+    // Work keeps its unit.
     let work = |typed: &str| after(&format!("4 = {typed} enter")).goal().work;
     assert_eq!(work("2 k space s t e p s"), Work::Steps(2000));
     let epochs = Work::Epochs { epochs: 90.0, dataset: Samples::new(1.28e6).unwrap() };
@@ -516,7 +516,7 @@ fn a_typed_goal_is_read_to_its_last_word() {
         assert_eq!((goal.work, limits), (epochs, (hours, usd)), "{text}: {:?}", app.modal);
     }
     assert_eq!(typed("by Friday 18:00").goal().deadline.unwrap().get(), 54.0);
-    // An unknown word is named, and the goal stays as it was.
+    // An unknown word is named, and the goal does not change.
     let before = after("4").goal().clone();
     for (text, word) in [
         ("90 epochs of 1.28M bananas", "\"bananas\""),
@@ -557,14 +557,14 @@ fn providers_and_regions_are_chosen_from_lists() {
         (limits.providers, limits.regions)
     };
     let names = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
-    // Enter allows what is selected or no longer does, and the dialog stays open.
+    // Enter toggles the selected row, and the dialog stays open.
     let app = after("4 f a l p h a enter");
     assert_eq!(app.setup.goal.limits.providers, ["alpha"]);
     assert!(app.plan.value().unwrap().parts.iter().all(|part| part.offer.provider == "alpha"));
     assert!(matches!(app.modal, Some(Modal::Places { .. })));
     assert!(app.command().contains("--providers alpha"), "{}", app.command());
     assert_eq!(limits("4 f a l p h a enter enter"), (names(&[]), names(&[])));
-    // The first row stands for all, the others are the providers by name.
+    // The first row means all, the others are the providers by name.
     assert_eq!(limits("4 f down enter down enter").0, ["alpha", "beta"]);
     assert_eq!(limits("4 f down enter down enter up up enter").0, names(&[]));
     assert_eq!(limits("4 f d o w n enter").0, names(&[]));
@@ -572,7 +572,7 @@ fn providers_and_regions_are_chosen_from_lists() {
     assert_eq!(limits("4 A e u r o p e enter").1, ["europe"]);
     assert!(!after("4 A e u r o p e enter").plan.value().unwrap().parts.is_empty());
     assert_eq!(limits("4 A e u - 1 enter").1, ["eu-1"]);
-    // The command separates regions by commas, so their names have none.
+    // The command separates regions by commas, so their names cannot contain any.
     let mut launch = launch();
     let prices = launch.setup.prices.offers().iter().cloned().map(|mut offer| {
         Arc::make_mut(&mut offer).region = ", Utah, US".to_owned();
@@ -585,11 +585,11 @@ fn providers_and_regions_are_chosen_from_lists() {
     // A region without offers cannot be chosen.
     assert_eq!(limits("4 A a s i a enter").1, names(&[]));
     assert_eq!(limits("4 f a l p h a enter esc u").0, names(&[]));
-    // What excludes a provider goes when it is allowed.
+    // Allowing a provider removes what excluded it.
     launch.setup.goal.limits.exclude_providers = names(&["alpha"]);
     let (app, _) = render(&launch, &keys("4 f a l p h a enter"), (80, 24));
     assert!(app.setup.goal.limits.exclude_providers.is_empty());
-    // What is chosen stands above the sliders.
+    // The selection is shown above the sliders.
     let shown = common::text(&render(&launch, &keys("4 f b e t a enter esc"), (80, 24)).1);
     assert!(shown.contains("f providers: beta · A regions: all"), "{shown}");
 }
@@ -601,14 +601,14 @@ fn focus_flows_between_the_panes_of_the_plan() {
     assert_eq!(after("4 tab").planner.pane, Pane::Lower);
     assert_eq!(after("4 v v v").planner.lower, Lower::Beside);
     assert_eq!(after("4 v v v v").planner.lower, Lower::Rejected);
-    // The plan over time: its own rows, of which none opens.
+    // The plan over time: its own rows, none of which opens.
     let app = after("4 v tab j");
     assert_eq!((app.planner.lower, app.planner.list.selected), (Lower::Timeline, 1));
     assert!(app.screen.behaviour().table(&app).unwrap().len() > 2 && app.unavailable(Action::Open).is_some());
     assert_eq!(after("4 v v v v v v").planner.lower, Lower::Alternatives);
 }
 
-/// What `C` copies opens the same view: parsed as the command line, it has the same goal.
+/// The command that `C` copies opens the same view: parsed, it has the same goal.
 #[test]
 fn the_command_of_a_view_opens_it_again() {
     let copied = |text: &str| {
@@ -634,7 +634,7 @@ fn the_command_of_a_view_opens_it_again() {
     typed.apply(&mut goal);
     goal.work = typed.work().unwrap();
     assert_eq!(goal, *after(changes).goal());
-    // What is as it was at the start is not said.
+    // Unchanged values are left out.
     assert_eq!(copied("4 j = 4 h enter 0"), "habitat-tui runs/bert-tiny.habitat.json --screen plan");
 }
 
@@ -646,7 +646,7 @@ fn changes_of_the_goal_are_undone_one_by_one() {
     let all = after("4 j = 2 enter o i u u u");
     assert_eq!((all.goal(), all.plan.value().unwrap().total), (&first, after("4").plan.value().unwrap().total));
     assert!(all.unavailable(Action::Undo).is_some() && after("3 u").unavailable(Action::Undo).is_some());
-    // What the cursor of the frontier took is undone as well.
+    // Undo also restores what the frontier's cursor set.
     assert_eq!(*after("4 v v tab g enter u").goal(), first);
 }
 
@@ -654,13 +654,13 @@ fn changes_of_the_goal_are_undone_one_by_one() {
 fn the_cursor_walks_the_plans_that_none_beats() {
     let start = after("4 v v tab");
     let (plan, points) = (start.plan.value().unwrap(), start.frontier.clone());
-    // The cheapest plan is the last of them, and the cursor begins on it.
+    // The last plan is the cheapest, and the cursor begins on it.
     assert_eq!(start.planner.list.selected, points.len() - 1);
     assert_eq!(points.last().unwrap().cost.mid, plan.total.unwrap().cost.mid);
     let taken = after("4 v v tab g enter");
     let (first, total) = (&points[0], taken.plan.value().unwrap().total.unwrap());
     assert_eq!((total.cost.mid, taken.goal().deadline), (first.cost.mid, Some(first.hours.high)));
-    // From there another one, though a budget stood in its way; the list stays without a plan too.
+    // From there another one, even beyond the budget; the list stays even without a plan.
     assert_eq!(
         after("4 v v tab g enter G enter").plan.value().unwrap().total.unwrap().cost.mid,
         plan.total.unwrap().cost.mid
@@ -709,7 +709,7 @@ fn the_palette_finds_and_runs() {
 
 #[test]
 fn the_palette_goes_to_gpus_operations_and_offers() {
-    // What is found stands behind the actions of the same words.
+    // Search results follow the actions that match.
     let app = after("3 enter : v 1 0 0 enter");
     assert_eq!((app.screen, predict::selected(&app).unwrap().slug.as_str()), (Screen::Predict, "v100-pcie-32gb"));
     assert!(app.predict.opened.is_none());
@@ -720,7 +720,7 @@ fn the_palette_goes_to_gpus_operations_and_offers() {
     let app = after(&format!(": o n - d e m a n d{} enter", " down".repeat(offer)));
     assert_eq!(app.screen, Screen::Plan);
     assert!(matches!(&app.modal, Some(Modal::Offer { offer, .. }) if offer.as_str().contains("on-demand")));
-    // Nothing typed shows actions alone; offers that are not used in plans are not found.
+    // An empty search shows only actions; it finds no offers that plans do not use.
     assert!(palette::search(&app, " ").iter().all(|found| matches!(found, SearchResult::Action(_))));
 }
 
@@ -739,7 +739,7 @@ fn a_plan_is_written_in_the_form_chosen() {
     let saved = effects(&mut app, "enter");
     let [save @ Effect::Save { export, path, .. }] = &saved[..] else { panic!("{saved:?}") };
     assert_eq!((export.form, path.as_str()), (PlanForm::Launch(Launcher::SkyPilot), "plan.sky.yaml"));
-    // The provider of these prices is none that SkyPilot knows.
+    // SkyPilot does not know the provider of these prices.
     let answer = launch().engine.answer(save);
     assert!(
         matches!(&answer, Some(Msg::Saved(SaveOutcome::Failed(why))) if why.contains("SkyPilot cannot start")),
@@ -748,7 +748,7 @@ fn a_plan_is_written_in_the_form_chosen() {
     let mut app = after("4 e");
     let toml = launch().engine.answer(&effects(&mut app, "enter")[0]);
     assert!(matches!(toml, Some(Msg::Saved(SaveOutcome::Saved(path))) if path == "plan.toml"));
-    // A name of one's own stays.
+    // A typed name stays.
     let mut app = after("4 e x up");
     let saved = effects(&mut app, "down enter");
     assert!(matches!(&saved[..], [Effect::Save { path, .. }] if path == "plan.tomlx"));
@@ -763,7 +763,7 @@ fn an_existing_file_is_replaced_only_when_confirmed() {
     assert!(matches!(app.modal, Some(Modal::Export { exists: true, .. })));
     let second = effects(&mut app, "enter");
     assert!(matches!(second[..], [Effect::Save { overwrite: true, .. }]));
-    // Another name asks anew.
+    // Another name asks again.
     app.update(Msg::Saved(SaveOutcome::Exists));
     let third = effects(&mut app, "2 enter");
     assert!(matches!(third[..], [Effect::Save { overwrite: false, .. }]));
@@ -771,8 +771,7 @@ fn an_existing_file_is_replaced_only_when_confirmed() {
     assert!(app.modal.is_none());
 }
 
-/// Of a long list only what is near the selected row is made for the screen; keys, filter and copies
-/// know all of it.
+/// Only rows near the selected one of a long list are drawn; keys, filter and copies use all rows.
 #[test]
 fn a_long_list_is_walked_filtered_and_copied_whole() {
     let mut launch = launch();
@@ -798,7 +797,7 @@ fn a_long_list_is_walked_filtered_and_copied_whole() {
         let marked = drawn.lines().find(|line| line.contains('▸')).unwrap();
         assert!(at == selected && marked.contains(name), "{pressed}: {at} {marked}");
     }
-    // Row by row, over the places where other rows are made.
+    // Row by row, past the edge of the drawn part.
     let down = |count: usize| format!("2 {}", "j ".repeat(count));
     for count in [240, 260, 510] {
         assert!(shows(&down(count)).1.contains(&format!("▸ op{count} ")), "{count}");
@@ -810,7 +809,7 @@ fn a_long_list_is_walked_filtered_and_copied_whole() {
     assert_eq!((text.lines().count(), what.as_str()), (1_001, "the table, 1000 rows"));
 }
 
-/// What the line of news says is gone with the next key, and found again.
+/// The next key clears the message line; the history still has it.
 #[test]
 fn messages_are_kept_with_what_failed() {
     let mut launch = launch();
@@ -856,7 +855,7 @@ fn the_mouse_selects_sorts_and_slides() {
 
 #[test]
 fn no_key_sequence_breaks_the_state() {
-    // Every key in every screen, one after the other, drawn each time at three sizes.
+    // Every key in every screen in turn, drawn at three sizes each time.
     let all: Vec<String> = habitat_tui::action::ACTIONS
         .iter()
         .flat_map(|spec| spec.keys)
@@ -888,7 +887,7 @@ fn a_method_is_chosen_for_all_gpus() {
     for closing in ["w", "q", "esc"] {
         assert_eq!(after(&format!("3 w {closing}")).modal, None, "{closing}");
     }
-    // j and k move; what is chosen is predicted with.
+    // j and k move; the selected method is used.
     let mut app = after("3 w j j j");
     let chosen = effects(&mut app, "enter");
     assert_eq!(app.chosen.method, Some(MethodChoice::Roofline));
@@ -896,18 +895,18 @@ fn a_method_is_chosen_for_all_gpus() {
         matches!(&chosen[..], [Effect::Ask { question: Question::Predict(_, chosen), .. }] if *chosen == app.chosen),
         "{chosen:?}"
     );
-    // A method without an answer is not.
+    // A method without an answer cannot be selected.
     let refused = after("3 w j enter");
     assert_eq!(refused.chosen.method, None);
     assert!(matches!(refused.modal, Some(Modal::Methods { selected: 1, .. })));
     assert!(refused.message.unwrap().1.contains("no learned models"));
-    // Elsewhere there is nothing to compare.
+    // On other screens there is nothing to compare.
     assert_eq!(after("2 w").modal, None);
 }
 
 #[test]
 fn the_precision_is_chosen_for_all_screens() {
-    // Recorded in FP32, which is therefore not among the others.
+    // Recorded in FP32, so that is not among the other precisions.
     let chosen = |text: &str| after(text).chosen.precision.map(|precision| precision.map(Precision::name));
     assert_eq!(chosen("3"), None);
     assert_eq!(chosen("3 P"), Some(Some("tf32")));
@@ -937,7 +936,7 @@ fn the_host_is_waited_for_or_keeps_up_on_every_screen() {
     assert_eq!(after("3 W B").sweep.value().unwrap().host, Host::KeepsUp);
     assert_eq!(after("3 W w").comparison.value().unwrap().host, Host::KeepsUp);
     assert_eq!(after("3 W W").predictions.value().unwrap().host, Host::AsRecorded);
-    // What was asked for at the start is turned off by the same key.
+    // The same key turns off what a flag turned on.
     let mut launch = launch();
     let from_start = launch.engine.predict.clone();
     launch.engine.predict = Arc::new(move |profile, chosen| {
@@ -945,7 +944,7 @@ fn the_host_is_waited_for_or_keeps_up_on_every_screen() {
     });
     let (app, _) = render(&launch, &keys("3 W"), (80, 24));
     assert_eq!(app.predictions.value().unwrap().host, Host::AsRecorded);
-    // The list of GPUs has it, the plan has not.
+    // The list of GPUs offers it, the plan does not.
     assert_eq!(after("4 W").chosen.host, None);
 }
 
@@ -972,7 +971,7 @@ fn a_slider_moves_over_batch_sizes_and_lets_plans_use_one() {
         assert_eq!(after(&format!("3 B {closing}")).predict.sizes, None, "{closing}");
     }
     assert_eq!(after("4 B").predict.sizes, None);
-    // Plans may use it beside the recorded one, until that alone is chosen again.
+    // Plans may use it beside the recorded one, until only that one is selected again.
     let sizes = |app: &App| -> Vec<u64> {
         app.predictions.value().unwrap().predictions[0].at_batches.iter().map(|at| at.batch_size).collect()
     };
@@ -984,7 +983,7 @@ fn a_slider_moves_over_batch_sizes_and_lets_plans_use_one() {
     // The shares of the recorded one stay: several GPUs keep the global batch with them.
     assert_eq!((app.chosen.batch, sizes(&app)), (Some(None), vec![1, 2, 4, 8]));
     assert!(!app.command().contains("--batch-sizes"), "{}", app.command());
-    // It is where it was when the slider is opened again.
+    // Reopening the slider keeps its position.
     assert_eq!(batch("3 B l l enter q B"), 32);
 }
 
@@ -998,7 +997,7 @@ fn every_offer_of_the_plan_screen_opens() {
     for closing in ["q", "esc", "enter"] {
         assert_eq!(after(&format!("4 tab enter {closing}")).modal, None, "{closing}");
     }
-    // On the sliders that of the plan opens; on the notes no row is selected.
+    // On the sliders, the plan's offer opens; on the notes no row is selected.
     let own = app.plan.value().unwrap().parts[0].offer.id.clone();
     assert_eq!(after("4 enter").modal, Some(Modal::Offer { offer: own, scroll: 0 }));
     assert_eq!(after("4 v v v v v tab enter").modal, None);
@@ -1022,7 +1021,7 @@ fn unknown_origin() -> Launch {
 fn the_gpu_of_a_recording_that_may_be_one_of_several_is_chosen() {
     let launch = unknown_origin();
     let after = |text: &str| render(&launch, &keys(text), (80, 24));
-    // The dialog opens by itself, and again with its key.
+    // The dialog opens automatically, and again with its key.
     for pressed in ["", "esc 3 O"] {
         let (app, buffer) = after(pressed);
         let Some(Modal::Origin { candidates, selected: 0 }) = &app.modal else { panic!("{:?}", app.modal) };
@@ -1035,7 +1034,7 @@ fn the_gpu_of_a_recording_that_may_be_one_of_several_is_chosen() {
     let (app, _) = after("j enter");
     assert_eq!(app.setup.profile.origin.as_ref().unwrap().gpu.as_ref().unwrap().as_str(), "a100-sxm4-80gb");
     assert!(app.predictions.value().is_some() && app.plan.value().is_some());
-    // Where it is known there is nothing to choose.
+    // If the board is known, there is no choice.
     let (known, _) = after("enter O");
     assert_eq!(known.modal, None);
 }
@@ -1051,14 +1050,14 @@ fn filters_take_the_names_of_gpus_as_people_type_them() {
     }
 }
 
-/// The keys before an action, after which its own keys do something.
+/// Keys before an action that put the screen in a state where its keys work.
 #[expect(clippy::match_same_arms, reason = "by group")]
 fn before(action: Action) -> &'static str {
     use Action as A;
     match action {
         A::Help | A::Palette | A::Messages | A::Back | A::Quit | A::Suspend | A::Redraw | A::Theme | A::Mouse => "",
         A::CopyCommand => "",
-        // What is being computed is cancelled: the test asks for it anew.
+        // Cancelling needs a computation: the test requests a new one.
         A::Profile | A::Predict | A::Plan | A::Job | A::Rerun | A::Export | A::Cancel => "",
         A::Close => "?",
         A::Overview | A::Phase | A::Group | A::Roofline | A::Timeline => "2",
@@ -1086,7 +1085,7 @@ fn before(action: Action) -> &'static str {
     }
 }
 
-/// The aim of a job that follows a plan.
+/// The goal of a job that follows a plan.
 fn followed() -> habitat_tui::live::Aim {
     let hours = habitat_tui::units::Hours::known;
     let range = habitat_tui::units::Range { low: 1.0, mid: 2.0, high: 3.0 };
@@ -1102,7 +1101,7 @@ fn followed() -> habitat_tui::live::Aim {
     habitat_tui::live::Aim { steps: Some(100), price: None, plan: Some(plan) }
 }
 
-/// Every action, by each of its keys: those of vim and the arrows.
+/// Every action, by each of its keys: vim's and the arrows.
 #[test]
 fn every_key_of_every_action_does_something() {
     for spec in ACTIONS {

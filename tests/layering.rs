@@ -1,17 +1,15 @@
-//! The borders between crates and modules. Cargo holds the arrows between the crates of `src/`: a crate can
-//! only use those that its manifest names, and `arrows_between_crates` says which these are. This
-//! test reads the sources and holds what cargo cannot:
+//! Borders between crates and modules. Cargo enforces those between the crates of `src/`: a crate can only use those in
+//! its manifest, and `arrows_between_crates` lists these. This test reads the sources and enforces the rest:
 //!
-//! 1. The crates from `base` to `planning`, and `recorder/live`, compute and do nothing else: no
+//! 1. The crates from `base` to `planning`, and `recorder/live`, only compute: no
 //!    files, environment, network, processes, threads, clock or printing.
-//! 2. A format of recordings is known to its reader alone; operators' names are read in `step/op`
-//!    alone.
-//! 3. `screens/app` knows neither a terminal nor how it is drawn.
-//! 4. A dependency that a reader should find in one place is in one place.
+//! 2. Only its reader knows a format of recordings; only `step/op` reads operators' names.
+//! 3. `screens/app` knows neither a terminal nor the drawing.
+//! 4. Some dependencies are used in only one place.
 //! 5. Files are read, and text is printed, in one place.
 //! 6. Modules of a folder use each other in one direction.
 //! 7. No crate outgrows its budget, no file 500 lines, few functions 80.
-//! 8. Crates that compute give values; `reports/words` makes the sentences.
+//! 8. Crates that compute return values; `reports/words` writes the sentences.
 //! 9. Every file of tests is in a target.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
@@ -27,7 +25,7 @@ mod targets;
 
 use std::path::{Path, PathBuf};
 
-/// Rust files in a folder and its folders.
+/// Rust files in a folder and its subfolders.
 fn rust_files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -42,14 +40,13 @@ fn rust_files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Source files without unit tests: those have a file `tests.rs`, or a folder if there are many.
+/// Source files without unit tests, which are in files `tests.rs`, or a folder if there are many.
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let is_tests = |path: &Path| path.iter().any(|part| part == "tests" || part == "tests.rs");
     rust_files(folder).into_iter().filter(|path| !is_tests(path.strip_prefix(folder).unwrap())).collect()
 }
 
-/// A source file: its path under `src/` (the workshop's begins with `lab/`), and its lines
-/// without comments and tests.
+/// A source file: its path under `src/` (`lab/` for the lab), and its lines without comments and tests.
 struct Source {
     path: String,
     code: Vec<(usize, String)>,
@@ -68,8 +65,8 @@ fn read_all() -> Vec<Source> {
     found
 }
 
-/// Lines with their numbers, up to the unit tests at the end of a file (which may read
-/// files), comments and declarations of tests in other files left out.
+/// Numbered lines up to the unit tests at the end of a file (which may read files), without comments and declarations
+/// of test modules.
 fn code_lines(text: &str) -> Vec<(usize, String)> {
     let lines: Vec<&str> = text.lines().collect();
     let is_mark = |index: usize| lines[index].trim_end() == "#[cfg(test)]";
@@ -82,12 +79,12 @@ fn code_lines(text: &str) -> Vec<(usize, String)> {
         .collect()
 }
 
-/// The crate a file belongs to: the first part of its path.
+/// The crate of a file: the first part of its path.
 fn crate_of(path: &str) -> &str {
     path.split('/').next().unwrap().trim_end_matches(".rs")
 }
 
-/// The part of the workshop a file belongs to; `None` for the program's.
+/// The part of the lab of a file; `None` for the program's.
 fn part_of_lab(path: &str) -> Option<&str> {
     path.strip_prefix("lab/").map(crate_of)
 }
@@ -118,7 +115,7 @@ fn mentions(line: &str, name: &str) -> bool {
     })
 }
 
-/// Crates that compute and nothing else.
+/// Crates that only compute.
 const PURE: [&str; 5] = ["base", "step", "traces", "prediction", "planning"];
 
 #[test]
@@ -179,8 +176,7 @@ fn arrows_between_crates() {
     }
 }
 
-/// Lines of code that each crate may have, without comments and unit tests; room for growth is small
-/// on purpose.
+/// Most lines of code of each crate, without comments and unit tests; with little room for growth, on purpose.
 const BUDGETS: [(&str, usize); 9] = [
     ("base", 1200),
     ("step", 7065),
@@ -202,7 +198,7 @@ fn files_stay_short() {
     }
 }
 
-/// Lines of a folder that are not blank: all of them, and those of comments.
+/// Lines of a folder that are not blank: all of them, and comments.
 fn size(folder: &Path) -> (usize, usize) {
     std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).fold((0, 0), |(all, comments), path| {
         if path.is_dir() {
@@ -217,7 +213,7 @@ fn size(folder: &Path) -> (usize, usize) {
     })
 }
 
-/// With `-- --nocapture` it prints the sizes of the crates.
+/// With `-- --nocapture` prints the sizes of the crates.
 #[test]
 fn no_crate_outgrows_its_budget() {
     let sources = read_all();
@@ -238,8 +234,8 @@ fn no_crate_outgrows_its_budget() {
     assert!(over.is_empty(), "{}", over.join("\n"));
 }
 
-/// A format is a folder of `traces`: the builder of profiles knows none of them, and no reader
-/// knows another or how a profile is built.
+/// A format is a folder of `traces`: the builder of profiles knows none of them, and a reader knows neither the others
+/// nor the builder.
 #[test]
 fn a_format_is_known_to_its_reader_alone() {
     let readers = ["kineto", "nsight", "xplane"];
@@ -260,8 +256,8 @@ fn a_format_is_known_to_its_reader_alone() {
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
-/// The workshop takes from the library what computes, reads and reports; its training knows
-/// neither its protocols nor its files.
+/// The lab uses the parts of the library that compute, read and report; its training knows neither its protocols nor
+/// its files.
 #[test]
 fn the_workshop_knows_the_library_alone() {
     let screens_and_jobs = ["tui", "app", "capture", "live", "action"].map(|module| format!("habitat_tui::{module}"));
@@ -336,7 +332,7 @@ fn one_crate_one_place() {
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
-/// Whatever a user names is read by `store/files.rs`, which has a limit for each kind of file.
+/// `store/files.rs` reads all files that a user names, with a limit for each kind.
 #[test]
 fn files_are_read_in_one_place() {
     let elsewhere = [
@@ -362,7 +358,7 @@ fn files_are_read_in_one_place() {
     assert!(found.is_empty(), "read with store::read and a limit:\n{}", found.join("\n"));
 }
 
-/// What is printed is cleaned by `terminal.rs`; only the screens write for themselves.
+/// `terminal.rs` sanitises all output; only the screens write directly.
 #[test]
 fn everything_is_printed_in_one_place() {
     let found = offences(|_| false, &["println!", "print!", "eprintln!", "eprint!"]);
@@ -384,13 +380,12 @@ fn everything_is_printed_in_one_place() {
     assert!(found.is_empty(), "use terminal.rs:\n{}", found.join("\n"));
 }
 
-/// Methods that read a name letter by letter.
+/// Methods that parse a name.
 const LOOKS: [&str; 7] = ["contains", "starts_with", "ends_with", "strip_prefix", "strip_suffix", "split", "rsplit"];
-/// What gives the name of an operator.
+/// Sources of an operator's name.
 const NAMES: [&str; 4] = ["operation.name", "call.name", "description.name", "trace.name("];
 
-/// Lines that look at the name of an operator: by itself, under another name given to it before in
-/// the same function, or by what such names begin with.
+/// Lines that parse the name of an operator: directly, through a variable of the same function, or by a common prefix.
 fn looks_at_names(source: &Source) -> Vec<String> {
     let mut aliases: Vec<&str> = Vec::new();
     let mut found = Vec::new();
@@ -424,8 +419,7 @@ fn looks_at_names(source: &Source) -> Vec<String> {
     found
 }
 
-/// What an operator is, is read from its name in `op/name.rs` and its folder alone; the rest
-/// asks there.
+/// Only `op/name.rs` and its folder parse an operator's name; other code asks them.
 #[test]
 fn only_op_looks_at_names_of_operators() {
     let elsewhere = [
@@ -450,7 +444,7 @@ fn only_op_looks_at_names_of_operators() {
     }
 }
 
-/// The scanner must see what it forbids.
+/// The scanner must find what it forbids.
 #[test]
 fn the_scanner_sees() {
     assert!(mentions("use std::fs::File;", "std::fs"));

@@ -1,4 +1,4 @@
-//! The shipped learned models: known answers, what an origin adds, and how far they are trusted.
+//! The shipped learned models: known answers, the effect of an origin, and their limits.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -24,7 +24,7 @@ const H100: &str = "h100-sxm5-80gb";
 static CATALOG: LazyLock<Catalog> = LazyLock::new(|| Catalog::new(bundled::gpus()));
 static MODELS: LazyLock<Arc<Models>> = LazyLock::new(|| Arc::new(bundled::models()));
 
-/// A profile of these operations; `rest` is what else it has.
+/// A profile of these operations, with `rest` as additional fields.
 fn profile(mode: &str, rest: &str, operations: &[String]) -> Profile {
     let json = format!(
         r#"{{"format": "habitat-profile", "version": 1,
@@ -74,14 +74,13 @@ fn step(prediction: &Prediction) -> f64 {
     prediction.step.mid().get()
 }
 
-/// High end over low end of the step.
+/// High end of the step over its low end.
 fn width(prediction: &Prediction) -> f64 {
     let step = prediction.step.as_estimate();
     step.range.high / step.range.low
 }
 
-/// 34.4 GFLOP at about 13 TFLOP/s, and 134 MB at about 780 GB/s, which is what `NeuSight`'s
-/// tables hold for such shapes on a V100.
+/// 34.4 GFLOP at about 13 TFLOP/s, and 134 MB at about 780 GB/s, as in `NeuSight`'s tables for such shapes on a V100.
 #[test]
 fn shapes_alone_come_near_what_was_measured() {
     let shapes = profile("inference", "", &two());
@@ -116,8 +115,8 @@ fn the_step_is_its_operators_times_what_steps_take_of_them() {
     }
 }
 
-/// In FP32 a convolution is a geometric mean of both kinds of models, and nothing else is; in
-/// TF32 the efficiency model answers for all of it.
+/// In FP32 a convolution is a geometric mean of both kinds of models, and no other operator is; in TF32 the efficiency
+/// model answers for everything.
 #[test]
 fn convolutions_in_fp32_are_a_mean_of_both_models() {
     let convolution = r#"{"name": "aten::convolution", "phase": "forward", "inputs": [[32, 64, 56, 56], [64, 64, 3, 3]], "dtype": "float32"}"#;
@@ -135,8 +134,8 @@ fn convolutions_in_fp32_are_a_mean_of_both_models() {
     assert_eq!(both.operations[1].why, own.operations[1].why);
 }
 
-/// A step with an optimizer is a whole iteration; the training steps that operators were compared
-/// with had none. AMD's GPUs keep the range of GPUs of which nothing was measured.
+/// A step with an optimizer is a whole iteration; the training steps behind the operator models had none. AMD's GPUs
+/// keep the range of unmeasured GPUs.
 #[test]
 fn whole_iterations_have_a_factor_and_a_range_of_their_own() {
     let update =
@@ -151,7 +150,7 @@ fn whole_iterations_have_a_factor_and_a_range_of_their_own() {
         let spread = iterations.unseen;
         assert_eq!((width(&found) / (spread.high / spread.low) - 1.0).abs() < 1e-6, is_own, "{gpu}");
     }
-    // The factor is said where it changes a figure.
+    // The factor is reported if it changes a figure.
     let efficiency = |factor: f64| Efficiency {
         iterations: Some(Iterations { factor, ..iterations }),
         ..MODELS.efficiency().unwrap().clone()
@@ -179,7 +178,7 @@ fn a_traced_origin_corrects_each_operator() {
     let learned = answers(&traced(2700), &[H100], MethodChoice::Learned, &MODELS).predictions.remove(0);
     assert_eq!(methods(&learned), [Method::LearnedRatio; 2]);
     assert_eq!(time(&auto, 0), time(&learned, 0));
-    // The deviation is shared in part: more where it took longer, and not more than that.
+    // The deviation is shared in part: more if it took longer, up to a limit.
     let ratio = time(&on(&traced(5400), H100), 0) / time(&auto, 0);
     let shared = ratio.log2();
     assert!((0.0..=1.0).contains(&shared), "{shared}");
@@ -200,7 +199,7 @@ fn operators_measured_apart_move_the_step_by_the_shared_power_of_its_deviation()
     let expected = step(&on(&profile("training", "", &two()), V100));
     for factor in [0.5, 1.0, 3.0] {
         let found = answers(&recorded(V100, factor * expected), &[H100], MethodChoice::Auto, &MODELS);
-        // Alone, the host's part is in it, which a measured step holds already.
+        // Alone, it includes the host's part, which a measured step already has.
         let moved = step(&found.predictions[0]) / step(&alone);
         let expected = f64::powf(factor, shared);
         assert!((moved / expected - 1.0).abs() < 1e-3, "{factor}: {moved}");
@@ -208,7 +207,7 @@ fn operators_measured_apart_move_the_step_by_the_shared_power_of_its_deviation()
         assert!((factor / expected - 1.0).abs() < 1e-3, "{factor}");
         assert_eq!(found.predictions[0].step.as_estimate().method, Method::LearnedRatio);
     }
-    // A T4 is short of power: how far it slows down is its own.
+    // A T4 is power-limited: how far it slows down is its own property.
     for duration in [5000.0, 50_000.0] {
         let found = answers(&recorded("t4", duration), &[H100], MethodChoice::Auto, &MODELS);
         assert!((step(&found.predictions[0]) / step(&alone) - 1.0).abs() < 1e-3);
@@ -234,13 +233,13 @@ fn what_was_not_trained_on_has_wider_ranges_and_says_so() {
     let known = one(4096, "float32");
     let noted = |prediction: &Prediction| prediction.notes.contains(&Finding::OutsideTraining { share: 1.0 });
     assert!(!known.operations[0].is_far && !noted(&known));
-    // Another precision, and a single row where products were measured from dozens on.
+    // Another precision, and a single row although the measured products have dozens.
     for other in [one(4096, "bfloat16"), one(1, "float32")] {
         assert!(other.operations[0].is_far && noted(&other), "{:?}", other.notes);
         assert!(width(&other) > 1.05 * width(&known), "{} {}", width(&other), width(&known));
         assert!(other.operations[0].why.contains("outside the training data"));
     }
-    // Beyond the largest sizes time goes on with the arithmetic.
+    // Beyond the largest sizes, time is proportional to the arithmetic.
     let ratio = step(&one(10_000_000, "float32")) / step(&one(5_000_000, "float32"));
     assert!((ratio - 2.0).abs() < 0.05, "{ratio}");
 }
@@ -255,7 +254,7 @@ fn what_is_remembered_is_what_would_be_computed() {
     let fresh = Arc::new(bundled::models());
     let cold = ask(&fresh, &shapes);
     assert_eq!(ask(&fresh, &shapes), cold);
-    // Asked something else before.
+    // A cache filled by another request.
     let warmed = Arc::new(bundled::models());
     answers(&profile("training", "", &two()), &[], MethodChoice::Auto, &warmed);
     ask(&warmed, &Options::default());
@@ -271,7 +270,7 @@ fn what_is_remembered_is_what_would_be_computed() {
     let slow = step(&warmed, 0.25);
     assert!(slow > 1.05 * step(&warmed, 1.0) && slow == step(&Arc::new(bundled::models()), 0.25), "{slow}");
 
-    // By itself an operator takes longer than in a step, and the one is not taken for the other.
+    // An operator alone takes longer than in a step, and the cache keeps them apart.
     let operation = profile("inference", "", &two()).operations.remove(0);
     let v100 = CATALOG.find(V100).unwrap();
     let (decoded, rates) = ([Decoded::new(0, &operation, None)], Rates::new(v100));
@@ -291,7 +290,7 @@ fn models_survive_their_file() {
     let metadata = BTreeMap::from([("seed".to_owned(), "7".to_owned())]);
     let bytes = MODELS.to_bytes(metadata.clone()).unwrap();
     let read = Models::from_bytes(&bytes).unwrap();
-    // Another file holds this part.
+    // This part is in another file.
     let read = read.with_efficiency(MODELS.efficiency().unwrap().clone());
     assert_eq!(read, **MODELS);
     assert_eq!(read.to_bytes(metadata.clone()).unwrap(), bytes);
@@ -327,7 +326,7 @@ proptest! {
         prop_assert!(Models::from_bytes(&BYTES[..cut]).is_err());
         let mut bytes = BYTES.clone();
         for (place, byte) in flips {
-            // The header is a small part of the file, and the part that can be misread.
+            // The header is a small part of the file, and the part with most of the parsing.
             let place = place.index(if head { 20_000 } else { bytes.len() });
             bytes[place] ^= byte;
         }
@@ -348,8 +347,8 @@ proptest! {
     }
 }
 
-/// Half the rate and half the bandwidth that the rules take: of a GPU that was never measured
-/// the models believe it; of one they were trained on they know better than any rule.
+/// Half the rate and half the bandwidth in the rules: for an unmeasured GPU the models follow; for a GPU of the
+/// training data their measurements count more.
 #[test]
 fn a_calibration_counts_on_gpus_that_were_not_trained_on() {
     let shapes = profile("inference", "", &two());

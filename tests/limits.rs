@@ -1,4 +1,4 @@
-//! What a plan may use, as it is typed, set and written in files of prices.
+//! Limits of a plan: typed, in the settings, and in price files.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -64,7 +64,7 @@ fn own_machines_are_checked_listed_and_planned_with() {
     assert_eq!((part["offer"].as_str(), part["tier"].as_str()), (Some("lab/office/box/owned"), Some("owned")));
     let (hours, cost) = (&part["hours"]["mid"], &part["cost_usd"]["mid"]);
     assert!((cost.as_f64().unwrap() - hours.as_f64().unwrap() * 0.07).abs() < 1e-9, "{part}");
-    // A contract that is paid costs nothing more, and what it has cost is said.
+    // A paid contract costs nothing more, and its past cost is reported.
     let paid = plan(&folder, &["--tiers", "reserved,owned"]);
     assert_eq!(paid["parts"][0]["offer"], "lab/office/contract/reserved");
     assert_eq!(paid["parts"][0]["cost_usd"]["mid"], 0.0);
@@ -107,7 +107,7 @@ fn limits_that_rule_each_other_out_are_named_before_anything_is_solved() {
         let error = refused(&folder, typed);
         assert!(error.contains(said), "{typed:?}: {error}");
     }
-    // With a contract that is paid, nothing is what it costs.
+    // With a paid contract, the plan costs nothing.
     assert_eq!(plan(&folder, &["--budget", "0"])["parts"][0]["offer"], "lab/office/contract/reserved");
     folder.write(
         "config/pricing/own.toml",
@@ -115,12 +115,12 @@ fn limits_that_rule_each_other_out_are_named_before_anything_is_solved() {
     );
     assert!(refused(&folder, &["--budget", "0"]).contains("--budget 0: no offer is free"));
     assert!(refused(&folder, &["--max-price", "0"]).contains("--max-price 0: no offer is free"));
-    // A family without one of its boards, a continent without a country are no contradiction.
+    // A family without one of its boards and a continent without a country do not contradict each other.
     let some = ["--gpus", "h100", "--exclude-gpus", "h100-nvl", "--regions", "us", "--exclude-regions", "oregon"];
     plan(&folder, &some);
 }
 
-/// A file that someone else made must not take minutes, or all memory.
+/// A foreign file must not take minutes, or all memory.
 #[test]
 fn lists_that_are_too_long_name_their_limit() {
     let folder = folder();
@@ -219,7 +219,7 @@ fn quotas_of_the_settings_hold_and_are_in_the_reason() {
     }
 }
 
-/// What was asked is in the file of the plan, and asked again from it.
+/// The request is in the plan's file, and read back from it.
 #[test]
 fn limits_are_kept_in_files_of_plans() {
     let folder = folder();
@@ -247,20 +247,20 @@ fn limits_are_kept_in_files_of_plans() {
     assert_eq!(limits["exclude_gpus"][0].as_str(), Some("t4"));
     assert_eq!(limits["quota"][0]["gpus"].as_integer(), Some(4));
     assert_eq!(limits["min_host_memory_bytes"].as_float(), Some(16.0 * 1_073_741_824.0));
-    // The settings are not asked again.
+    // The settings are not read again.
     folder.write("config/config.toml", "");
     folder.ok(&["plan", "--from", "plan.toml", "-o", "again.toml"]);
     let again = read("again.toml");
     assert_eq!(again["goal"], first["goal"]);
     assert_eq!(again["part"], first["part"]);
-    // What rules itself out in the file is named with the file.
+    // A contradiction in the file is reported with the file.
     let text = std::fs::read_to_string(folder.0.path().join("plan.toml")).unwrap();
     folder.write("none.toml", &text.replace("min_gpus = 1", "min_gpus = 8\nmax_gpus = 4"));
     let error = folder.error(&["plan", "--from", "none.toml"]);
     assert!(error.contains("none.toml: --min-gpus 8 and --max-gpus 4"), "{error}");
 }
 
-/// A file may say how a provider bills without any offer of its own.
+/// A file may state how a provider bills without any offer.
 #[test]
 fn hours_begun_are_billed_where_the_provider_does_so() {
     let folder = folder();
@@ -317,7 +317,7 @@ fn data_have_a_place_and_leaving_it_a_price() {
     let there = plan(&folder, &[&data[..], &["--offer", "aws/us-east-1/g5.xlarge/on-demand"]].concat());
     assert_eq!(there["parts"][0].get("data_cost_usd"), None);
 
-    // Kept where the work is done, a month of 730 hours: $0.0365 × 500 GB are $0.025 an hour.
+    // Stored at the machine for a month of 730 hours: $0.0365 × 500 GB are $0.025 per hour.
     folder.write("config/pricing/storage.toml", "schema = 1\nprovider = \"lab\"\nstorage_usd_per_gb_month = 0.0365\n");
     let kept = plan(&folder, &[&data[..], &elsewhere].concat());
     let hours = kept["parts"][0]["hours"]["mid"].as_f64().unwrap();
@@ -383,7 +383,7 @@ fn emissions_are_said_limited_and_minimised() {
     let csv = folder.ok(&[&PLAN[..], &own, &["--csv"]].concat());
     assert!(csv.lines().next().unwrap().ends_with(",energy_kwh,co2_kg"), "{csv}");
 
-    // A shipped region has the average of its state, and the provider's own number goes before it.
+    // A shipped region has the average of its state, but the provider's own number takes precedence.
     let virginia = ["--offer", "aws/us-east-1/g5.xlarge/on-demand"];
     let rented = plan(&folder, &virginia);
     assert!(rented["parts"][0]["notes"].to_string().contains("0.2448 kg CO2e/kWh (US-VA, 2023)"), "{rented}");
@@ -391,7 +391,7 @@ fn emissions_are_said_limited_and_minimised() {
     assert!(mid(&least["total"]["co2_kg"]) <= mid(&rented["total"]["co2_kg"]));
     assert_ne!(least["parts"][0]["offer"], rented["parts"][0]["offer"]);
 
-    // Kept in the file of a plan, and read again.
+    // Kept in the file of a plan, and read back.
     let cap = (mid(&least["total"]["co2_kg"]) * 1.01).to_string();
     let capped = ["--max-co2-kg", &cap, "--max-parts", "2", "-o", "plan.toml"];
     folder.ok(&[&PLAN[..], &capped].concat());

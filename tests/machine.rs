@@ -1,6 +1,6 @@
-//! Tests that need something of the machine: a Python, PyTorch, a compiler, a terminal, recordings beside the
-//! checkout, other rights. Each says what it needs (`common/needs.rs`), and is reported as ignored where that is not
-//! there. `cargo test --test machine capture::` runs those of a module.
+//! Tests that need something of the machine: a Python, PyTorch, a compiler, a terminal, recordings beside the checkout,
+//! permissions. Each lists its needs (`common/needs.rs`), and is reported as ignored if one is missing. `cargo test
+//! --test machine capture::` runs those of a module.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -53,7 +53,7 @@ fn main() -> ExitCode {
         faults::tests::connect(&socket);
         return ExitCode::SUCCESS;
     }
-    // Those that compute, the longest first, and those that wait for polls, screens and clocks: by turns.
+    // Tests that compute, the longest first, and tests that wait for polls, screens and clocks, alternately.
     let compute = [
         #[cfg(unix)]
         capture::tests::trials(),

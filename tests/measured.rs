@@ -1,5 +1,5 @@
-//! Operators measured on a GPU, as the program is called: they correct its predictions, and
-//! it says which to measure.
+//! Operators measured on a GPU, on the command line: they correct its predictions, and the program suggests which to
+//! measure.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -98,7 +98,7 @@ fn measurements_correct_predictions_and_are_told_of() {
     // The same in the user's own folder.
     bench.write("config/measured/linear.csv", table);
     assert_eq!(bench.t4(&[]), given);
-    // Other GPUs stay as they were.
+    // Other GPUs do not change.
     let p4 = bench.ends(0, &["predict", "step.json", "--to", "p4"]);
     std::fs::remove_dir_all(bench.path("config")).unwrap();
     assert_eq!(bench.ends(0, &["predict", "step.json", "--to", "p4"]), p4);
@@ -145,7 +145,7 @@ fn what_to_measure_is_said_and_read_back() {
     std::fs::remove_file(bench.path("mine/elementwise.csv")).unwrap();
     bench.write("mine/linear.csv", table.replace("8192,\n", "8192,400\n"));
     assert!(notes(&bench.t4(&["--measured", "mine"])).contains("corrected by 1 operators"));
-    // What was measured is less uncertain than before.
+    // The measured operator is less uncertain than before.
     let of_linear = |text: &str| {
         let line = text.lines().find(|line| line.starts_with("linear")).unwrap().to_owned();
         let shares: Vec<f64> = line.split(" %").filter_map(|part| part.split(' ').next_back()?.parse().ok()).collect();

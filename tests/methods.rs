@@ -1,4 +1,4 @@
-//! Methods side by side: `predict --all-methods`, and the errors that the choice rests on.
+//! Methods side by side: `predict --all-methods`, and the errors behind the choice.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -32,7 +32,7 @@ fn every_method_answers_with_its_range_and_one_is_taken() {
         let [low, mid, high] = ["low", "mid", "high"].map(|end| step[end].as_f64().unwrap());
         assert!(0.0 < low && low <= mid && mid <= high, "{answer}");
     }
-    // What was recorded there is not predicted.
+    // The recorded step is not predicted.
     let origin = on(&found, "v100-sxm2-32gb");
     assert!((origin["measured_us"].as_f64().unwrap() - 175_200.0).abs() < 100.0, "{origin}");
     assert!(origin.get("taken").is_none() && origin["why"] == "measured on this GPU");
@@ -53,19 +53,19 @@ fn the_user_overrides_and_shapes_alone_scale_no_waves() {
     let shapes =
         folder.json(&["predict", "--sample", "resnet50-v100", "--all-methods", "--to", "t4", "--ignore-origin"]);
     let fitted = ["kernel-wise", "layer-wise", "end-to-end"];
-    // The learned models answer for all of it, in auto's name as in their own: one opinion.
+    // The learned models answer for everything, both as auto and under their own name: one opinion.
     assert_eq!(methods(on(&shapes, "t4")), [&["auto", "roofline"][..], &fitted].concat());
     let learned = shapes["methods"].as_array().unwrap().iter().find(|it| it["method"] == "learned").unwrap();
     assert_eq!(learned["missing"], "same as auto here");
 }
 
-/// Lines that err clearly less than the default method take its place, and say so.
+/// Linear models with clearly smaller errors replace the default method, and the output says so.
 #[test]
 fn lines_with_a_smaller_error_are_taken_by_themselves() {
     let folder = Folder::new();
     let judged = |error: f64, steps: u32| {
         let mut lines = bundled::kernel_wise();
-        // Of inference steps, too, which say nothing of this training step.
+        // Errors on inference steps too, which do not count for this training step.
         let (vendor, precision) = (Some(Vendor::Nvidia), Some(PrecisionClass::Fp32));
         let of = |mode, error, steps| Evaluated {
             gpu: None,
@@ -93,7 +93,7 @@ fn lines_with_a_smaller_error_are_taken_by_themselves() {
     };
     judged(0.02, 20);
     let (method, note) = of(&predict(&[]));
-    // By kernels or, where those are not known there, by layers.
+    // By kernels or, if those are unknown there, by layers.
     assert!(["kernel-wise", "layer-wise"].contains(&method.as_str()), "{method}");
     assert_eq!(
         note,
@@ -101,7 +101,7 @@ fn lines_with_a_smaller_error_are_taken_by_themselves() {
     );
     let compared = predict(&["--all-methods"]);
     assert_eq!(on(&compared, "l4")["taken"], "kernel-wise");
-    assert_eq!(of(&predict(&["--method", "learned"])).0, "learned", "what is asked for stays");
+    assert_eq!(of(&predict(&["--method", "learned"])).0, "learned", "a requested method stays");
     for (error, steps) in [(0.02, 9), (0.1, 20)] {
         judged(error, steps);
         assert_eq!(of(&predict(&[])).0, "learned", "{error} on {steps}");
@@ -109,7 +109,7 @@ fn lines_with_a_smaller_error_are_taken_by_themselves() {
     }
 }
 
-/// An error found on steps of another maker's GPUs, in another precision or mode says nothing, and is not quoted.
+/// Errors on steps of another vendor's GPUs, in another precision or mode do not count, and are not quoted.
 #[test]
 fn errors_are_of_steps_of_the_same_kind() {
     let folder = Folder::new();
@@ -132,14 +132,14 @@ fn errors_are_of_steps_of_the_same_kind() {
     assert_eq!(quoted("mi325x", &half), Vec::<String>::new());
     let amd = quoted("mi325x", &full);
     assert!(!amd.is_empty() && amd.iter().all(|on| on.starts_with("training steps in FP32 on AMD GPUs")), "{amd:?}");
-    // What is converted from FP32 was not judged.
+    // A conversion from FP32 was not evaluated.
     assert_eq!(quoted("rtx-4090", &[&full[..], &["--precision", "amp-fp16"]].concat()), Vec::<String>::new());
 }
 
 #[test]
 fn contradictions_are_warned_of() {
     let folder = Folder::new();
-    // The ranges of this step reach down to the device's time alone; without its waiting they are apart.
+    // The ranges of this step reach down to the device time alone; without its waiting they are separate.
     let args = ["predict", "--sample", "resnet50-v100", "--all-methods", "--to", "t4", "--host", "keeps-up"];
     let (text, found) = (folder.ok(&args), folder.json(&args));
     let t4 = on(&found, "t4");
@@ -154,7 +154,7 @@ fn contradictions_are_warned_of() {
         .filter(|answer| answer["step_time_us"].is_object())
         .map(|answer| answer["method"].as_str().unwrap())
         .collect();
-    // The warning appears if ranges are apart, and puts those that are into different groups.
+    // The warning appears if ranges are separate, and puts these into different groups.
     let said =
         text.lines().find_map(|line| line.strip_prefix("warning: t4: the ranges of the methods do not overlap: "));
     let groups: Vec<Vec<&str>> = said.map_or_else(Vec::new, |said| {
@@ -169,7 +169,7 @@ fn contradictions_are_warned_of() {
             assert!(!groups.iter().any(|group| group.contains(a) && group.contains(b)), "{a}, {b}: {text}");
         }
     }
-    assert!(are_apart, "the step of this test shows nothing any more: {text}");
+    assert!(are_apart, "the step of this test no longer shows it: {text}");
     assert_eq!(groups.iter().map(Vec::len).sum::<usize>(), methods.len(), "each method once: {text}");
     assert_eq!(t4["disagreement"].as_str().is_some(), said.is_some());
 }
@@ -179,8 +179,8 @@ fn in_words(list: &str, name: &str) -> bool {
     list.split([',', ' ']).any(|word| word == name)
 }
 
-/// Recordings that say less than they seem to: one rank of several, one without shapes, and
-/// one whose step the host bounds.
+/// Recordings with less information than they seem to have: one rank of several, one without shapes, and one CPU-bound
+/// step.
 fn doubtful(folder: &Folder) -> [(&'static str, &'static str, &'static str); 3] {
     let write = |name: &str, step: &str, operations: &str| {
         let profile = format!(
@@ -208,7 +208,7 @@ fn doubtful(folder: &Folder) -> [(&'static str, &'static str, &'static str); 3] 
     ]
 }
 
-/// Whatever prints a time of such a recording says so.
+/// All output of a time of such a recording has the note.
 #[test]
 fn warnings_stand_wherever_a_time_is_printed() {
     let folder = Folder::new();
@@ -228,7 +228,7 @@ fn warnings_stand_wherever_a_time_is_printed() {
             "plan FILE --samples 1M --toml",
         ] {
             if command.starts_with("batches") && file.starts_with("bare") {
-                continue; // Without shapes there is nothing to scale, and that is an error.
+                continue; // Scaling without shapes is an error.
             }
             let command = command.replace("FILE", file);
             let printed = folder.ok(&command.split(' ').collect::<Vec<_>>());
@@ -243,8 +243,7 @@ fn warnings_stand_wherever_a_time_is_printed() {
     }
 }
 
-/// Without shapes no method knows more than another, and errors that were found with shapes
-/// say nothing of it.
+/// Without shapes all methods are equal, and errors found with shapes do not count.
 #[test]
 fn without_shapes_there_is_one_opinion_and_no_error_found() {
     let folder = Folder::new();
@@ -258,7 +257,7 @@ fn without_shapes_there_is_one_opinion_and_no_error_found() {
     assert!(text.contains("not evaluated"), "{text}");
 }
 
-/// Steps in 16 bits were traced on two GPUs alone: their error is told between these, and of no others.
+/// Steps in 16 bits were traced on only two GPUs: their error is reported between these, and not for others.
 #[test]
 fn an_error_between_two_gpus_is_told_of_them_alone() {
     let found = Folder::new().json(&["predict", "--sample", "bert-large-h100", "--to", "h200,t4", "--all-methods"]);
@@ -270,7 +269,7 @@ fn an_error_between_two_gpus_is_told_of_them_alone() {
     assert_eq!(on(&found, "t4")["why"], "the default; no method was evaluated on such steps");
 }
 
-/// A step of which one rank of several tells is nowhere called measured.
+/// A step known from one rank of several is never called measured.
 #[test]
 fn one_rank_of_several_is_derived_everywhere() {
     let folder = Folder::new();

@@ -1,6 +1,5 @@
-//! Damaged and hostile files, given to the program as it is called. Whatever a file holds, the
-//! program ends by itself with one of its exit codes, within a time and a memory, names the
-//! file that it refuses, and prints nothing that a terminal would obey.
+//! Damaged and hostile files on the command line. Whatever a file holds, the program ends with one of its exit codes,
+//! within limits of time and memory, names the file that it refuses, and prints no control sequences.
 //!
 //! `cargo test` runs a few hundred cases. All of them, some twenty thousand:
 //!
@@ -8,8 +7,8 @@
 //! HABITAT_TUI_MUTATIONS=20000 cargo test --test commands mutate -- --nocapture
 //! ```
 //!
-//! A case is told by its number alone: `HABITAT_TUI_MUTATION=1234` runs that one and keeps its
-//! files. `HABITAT_TUI_MUTATIONS_FROM` is the number of the first.
+//! The number identifies a case: `HABITAT_TUI_MUTATION=1234` runs that one and keeps its files.
+//! `HABITAT_TUI_MUTATIONS_FROM` is the number of the first.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::too_many_lines, missing_docs)]
@@ -24,13 +23,13 @@ use std::time::{Duration, Instant};
 
 /// Cases of a plain `cargo test`.
 const FEW: u64 = 200;
-/// Seconds of computing a case may take, and of waiting on a machine with other work.
+/// Most CPU seconds of a case, and of waiting on a busy machine.
 const SECONDS: u64 = 10;
 const WAIT: u64 = 60;
-/// Kilobytes of memory a case may take: 1 GB with all that is only reserved.
+/// Most kilobytes of memory of a case: 1 GB, including reserved memory.
 const MEMORY: u64 = 1_000_000;
 
-/// Numbers that follow one another without order (`SplitMix64`).
+/// Pseudorandom numbers (`SplitMix64`).
 struct Random(u64);
 
 impl Random {
@@ -51,8 +50,7 @@ impl Random {
     }
 }
 
-/// A file to start from, where it lies, and the commands that read it: `FILE` stands for it,
-/// `STEP` for a good profile.
+/// A file to start from, its place, and the commands that read it: `FILE` is replaced by it, `STEP` by a valid profile.
 struct Seed {
     name: &'static str,
     /// In the folder of the case; `config/…` is the configuration.
@@ -93,7 +91,7 @@ const CATALOG: &str = "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,Memor
 
 const HUNTED: &str = "{\"provider\": \"lab\", \"instance_name\": \"m\", \"location\": \"r\", \"price\": 1.5, \"cpu\": 8, \"memory\": 32.0, \"gpu_count\": 1, \"gpu_name\": \"L4\", \"gpu_memory\": 24.0, \"spot\": false}\n";
 
-/// An export of Nsight Systems: two steps of a kernel, with what is needed of it.
+/// An export of Nsight Systems: two steps of a kernel, with the needed tables.
 fn nsight(folder: &Path) -> Vec<u8> {
     let path = folder.join("seed.sqlite");
     let db = rusqlite::Connection::open(&path).unwrap();
@@ -234,7 +232,7 @@ fn seeds(folder: &Path) -> Vec<Seed> {
     ]
 }
 
-/// Numbers that no step has, and texts that no name should have.
+/// Numbers that no step has, and invalid names.
 const NUMBERS: &[&str] = &[
     "0",
     "-0.0",
@@ -305,7 +303,7 @@ const KEYWORDS: &[&str] = &[
     "t4",
 ];
 
-/// Where digits stand in a text.
+/// Positions of digits in a text.
 fn numbers(content: &[u8]) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -327,7 +325,7 @@ fn replace(content: &mut Vec<u8>, from: usize, to: usize, with: &[u8]) {
     content.splice(from.min(content.len())..to.min(content.len()), with.iter().copied());
 }
 
-/// Changes the content once; what it did, in a word.
+/// Changes the content once; returns the kind of change.
 fn mutate(content: &mut Vec<u8>, other: &[u8], random: &mut Random) -> &'static str {
     let length = content.len();
     let at = random.below(length + 1);
@@ -376,7 +374,7 @@ fn mutate(content: &mut Vec<u8>, other: &[u8], random: &mut Random) -> &'static 
             "number"
         }
         11 | 12 => {
-            // A text between quotes, or at any place.
+            // A text between quotes, or anywhere.
             let quotes: Vec<usize> =
                 content.iter().enumerate().filter(|(_, byte)| **byte == b'"').map(|(at, _)| at).collect();
             let which = random.below(quotes.len());
@@ -426,7 +424,7 @@ fn mutate(content: &mut Vec<u8>, other: &[u8], random: &mut Random) -> &'static 
             "packed"
         }
         18 => {
-            // What is packed is mostly zeros or blanks, and far larger than it seems.
+            // A packed file is mostly zeros or blanks, and far larger than it seems.
             let filler = random.of(&[b" ".as_slice(), b"0", b"[", b"\0", b"\n", b"1,"]);
             let mut encoder = zstd::stream::Encoder::new(Vec::new(), 1).unwrap();
             encoder.write_all(content).unwrap();
@@ -468,7 +466,7 @@ fn program(folder: &Path, config: &Path, args: &[&str]) -> Output {
         .unwrap()
 }
 
-/// A character that must not be printed; the program's own list is not asked.
+/// A character that must not be printed; independent of the program's own list.
 fn is_forbidden(c: char) -> bool {
     (c.is_control() && c != '\n' && c != '\t')
         || "\u{ad}\u{34f}\u{61c}\u{115f}\u{1160}\u{180e}\u{200b}\u{200e}\u{200f}\u{2028}\u{2029}\u{202e}\u{2066}\u{3164}\u{fe0f}\u{feff}\u{ffa0}"
@@ -476,12 +474,12 @@ fn is_forbidden(c: char) -> bool {
         || ('\u{e0000}'..='\u{e007f}').contains(&c)
 }
 
-/// What is wrong with how the program ended.
+/// The fault in how the program ended.
 fn judged(output: &Output, name: &str) -> Option<String> {
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     match output.status.code() {
         Some(2) if !err.contains("error: ") => return Some("exit code 2 without an error".to_owned()),
-        // Cut where a name has what is not printed.
+        // Truncated before characters that are not printed.
         Some(2) if !err.contains(name.split(is_forbidden).next().unwrap_or(name)) => {
             return Some("the error does not name the file".to_owned());
         }
@@ -505,7 +503,7 @@ struct Found {
     story: String,
 }
 
-/// One case: the same for the same number.
+/// One case, reproducible by its number.
 fn case(number: u64, seeds: &[Seed], keep: Option<&Path>) -> Option<Found> {
     let mut random = Random(number.wrapping_mul(0x2545_f491_4f6c_dd1d));
     let seed = &seeds[random.below(seeds.len())];
@@ -567,7 +565,7 @@ fn told(name: &str) -> Option<u64> {
 fn whatever_a_file_holds_the_program_says_so() {
     let place = tempfile::tempdir().unwrap();
     let seeds = seeds(place.path());
-    // Every seed is good by itself, or nothing would be shown.
+    // Every seed must be valid, or the test would show nothing.
     for seed in &seeds {
         let path = place.path().join(seed.place);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -1,6 +1,6 @@
-//! The pictures of README and docs are what the program draws.
+//! The pictures of README and docs equal what the program draws.
 //!
-//! `UPDATE_PICTURES=1 cargo test --test commands pictures::` draws them anew.
+//! `UPDATE_PICTURES=1 cargo test --test commands pictures::` redraws them.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -12,7 +12,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// What the program draws with these arguments, with no settings of the user's.
+/// The program's picture for these arguments, without the user's settings.
 fn drawn(arguments: &[&str], size: &str) -> String {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("picture.svg");
@@ -23,7 +23,7 @@ fn drawn(arguments: &[&str], size: &str) -> String {
         .current_dir(root())
         .env("HABITAT_TUI_CONFIG_DIR", home.path())
         .env("LANG", "C.UTF-8")
-        // The age of prices is that of this day, 2026-11-22.
+        // The age of prices counts from this day, 2026-11-22.
         .env("SOURCE_DATE_EPOCH", "1795305600")
         .env_remove("NO_COLOR")
         .output()
@@ -32,7 +32,7 @@ fn drawn(arguments: &[&str], size: &str) -> String {
     std::fs::read_to_string(&file).unwrap()
 }
 
-/// Compares a picture with the one that is kept, or keeps it.
+/// Compares a picture with the stored one, or stores it.
 fn check(name: &str, fresh: &str) {
     let kept = folder().join(name);
     if std::env::var_os("UPDATE_PICTURES").is_some() {
@@ -46,7 +46,7 @@ fn check(name: &str, fresh: &str) {
     );
 }
 
-/// The letters of a picture, without what is drawn.
+/// The letters of a picture, without shapes.
 fn words(picture: &str) -> String {
     let pieces = picture.split("</text>").filter_map(|piece| piece.rsplit_once('>')).map(|(_, letters)| letters);
     pieces.collect::<Vec<_>>().join(" ")
@@ -65,7 +65,7 @@ fn pictures_show_the_program_as_it_is() {
     }
 }
 
-/// What stands on the screen that answers each question, at every size.
+/// Text on the screen that answers each question, at every size.
 const ANSWERS: [&str; 10] = [
     "recommendation",
     "by family",
@@ -79,8 +79,7 @@ const ANSWERS: [&str; 10] = [
     "longer",
 ];
 
-/// Each question of docs/questions.md names the keys that answer it, and shows the screen that they
-/// lead to.
+/// Each question of docs/questions.md names the keys that answer it, and shows the resulting screen.
 #[test]
 fn the_questions_are_answered_by_the_keys_they_name() {
     let text = std::fs::read_to_string(root().join("docs/questions.md")).unwrap();
@@ -103,7 +102,7 @@ fn the_questions_are_answered_by_the_keys_they_name() {
     assert_eq!(count, ANSWERS.len());
 }
 
-/// What is pressed, one after the other, and what is said of it.
+/// Keys in turn, and the caption of each.
 const TOUR: [(&str, &str); 10] = [
     ("", "One step was recorded: which GPU, how long, what it costs"),
     ("2", "2: where the time of the step goes, operation by operation"),
@@ -116,13 +115,13 @@ const TOUR: [(&str, &str); 10] = [
     ("4 down = 1 h enter", "4: what to rent to be done within an hour"),
     ("4 v v tab", "v: every plan that none beats in both cost and time"),
 ];
-/// Seconds that each is shown.
+/// Seconds per screen.
 const SECONDS: usize = 4;
-/// Height of the words below.
+/// Height of the caption below.
 const CAPTION: f64 = 34.0;
 
-/// The screens of the tour one after the other, in one file that moves in a browser. The first screen shows where
-/// nothing moves: if the reader asked for no motion, and in viewers without CSS.
+/// The screens of the tour in turn, in one file that is animated in a browser. Without animation (reduced motion, or
+/// viewers without CSS) the first screen shows.
 #[test]
 fn the_tour_is_what_the_program_shows() {
     let (mut frames, mut size) = (String::new(), [0.0; 2]);
@@ -157,7 +156,7 @@ fn the_tour_is_what_the_program_shows() {
         SECONDS * TOUR.len(),
         100 / TOUR.len(),
     );
-    // Without the style sheet, one frame is visible: its letters are not hidden by an attribute.
+    // Without the style sheet, one frame is visible: no attribute hides its letters.
     let frames: Vec<&str> = tour.split("<g class=\"frame\"").skip(1).collect();
     let shown: Vec<_> = frames.iter().filter(|frame| !frame.starts_with(" visibility=\"hidden\"")).collect();
     assert!(shown.len() == 1 && words(shown[0]).contains("recommendation"));

@@ -1,4 +1,4 @@
-//! Files of plans: written in every form, priced again, compared with what happened.
+//! Plan files: written in every form, priced again, compared with the outcome.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -26,7 +26,7 @@ fn read(folder: &Folder, name: &str) -> String {
     std::fs::read_to_string(folder.0.path().join(name)).unwrap()
 }
 
-/// Where machines may be joined the file has version 3 if every offer is accepted, else 4, and is read.
+/// If machines may be joined, the file has version 3 if every offer is accepted, else 4, and reads back.
 #[test]
 fn a_plan_on_several_machines_is_read_again() {
     let folder = folder();
@@ -106,7 +106,7 @@ fn a_plan_is_priced_again_and_says_what_changed() {
     folder.write("config/pricing/lab.toml", &prices("other", "v100-sxm2-16gb", 0.02));
     let gone = folder.ok(&["plan", "--from", "plan.toml"]);
     assert!(gone.contains("another offer") && gone.contains("no longer offered: lab/here/box/on-demand"), "{gone}");
-    // A form for programs stands alone.
+    // Machine-readable output has no other text.
     let json = folder.json(&["plan", "--from", "plan.toml"]);
     assert_eq!(json["format"], "habitat-plan");
 }
@@ -232,20 +232,20 @@ fn a_model_divided_over_gpus_is_kept_and_stands_in_every_form() {
     );
     let slurm = folder.ok(&with(&["--export=slurm", "--partition=gpu"]));
     assert!(slurm.contains("Planned with 2-way tensor parallel × 2 pipeline stages (replicas: 2)"), "{slurm}");
-    // Where each GPU has a whole model, nothing is said of it.
+    // If each GPU has a whole model, there is no such field.
     let whole = folder.ok(&[&asked[..5], &["--toml"]].concat());
     assert!(!whole.contains("model_parallel"), "{whole}");
     let typed = folder.error(&["plan", "--from", "a.toml", "--tensor-parallel=2"]);
     assert!(typed.contains("--from uses"), "{typed}");
     folder.write("bad.toml", &read(&folder, "a.toml").replace("tensor = 2", "tensor = 3"));
     assert!(folder.error(&["plan", "--from", "bad.toml"]).contains("part 1, model_parallel"));
-    // A profile without attention says nothing of its layers.
+    // A profile without attention does not show its layers.
     let unknown = folder.error(&["plan", "p.habitat.json", "--steps=1000", "--tensor-parallel=2"]);
     assert!(unknown.contains("no attention layers found in the forward pass"), "{unknown}");
     assert!(folder.error(&[&asked[..5], &["--tensor-parallel=0"]].concat()).contains("0 is not in 1..=1024"));
 }
 
-/// A term of 720 h at $0.01 is paid for less than an hour of work, and stands in every form.
+/// A term of 720 h at $0.01 is paid for less than an hour of work, and appears in every form.
 #[test]
 fn a_contract_is_paid_by_the_term_and_stands_in_every_form() {
     let folder = folder();
@@ -285,7 +285,7 @@ fn a_contract_is_paid_by_the_term_and_stands_in_every_form() {
     assert!(folder.ok(&["compare", "a.toml", "run.json"]).contains("contracts are paid in whole terms"));
 }
 
-/// Notes and reasons are texts in TOML, as in files of before they had codes.
+/// Notes and reasons are texts in TOML, as in files from before the codes.
 #[test]
 fn what_a_file_says_is_text() {
     let folder = folder();
@@ -307,7 +307,7 @@ fn batches_to_choose_from_are_kept_too() {
     let folder = folder();
     folder.write("config/pricing/lab.toml", &prices("box", "v100-sxm2-16gb", 0.01));
     let asked = ["plan", "p.habitat.json", "--steps", "1000", "--global-batch", "96", "--providers", "lab"];
-    // Neither 64 nor 7 samples a step make an update of 96; 32, a half of the recorded batch, do.
+    // Neither 64 nor 7 samples per step give an update of 96; 32, half of the recorded batch, do.
     assert_eq!(folder.json(&asked)["parts"][0]["accumulation"], 3);
     let none = folder.run(&[&asked[..], &["--batch-sizes", "7"]].concat());
     let text = String::from_utf8_lossy(&none.stdout);
@@ -380,7 +380,7 @@ fn a_plan_is_compared_with_what_happened_and_planned_anew() {
     // 1e9 samples in steps of 64 that take 0.5 ms longer.
     let slower = json["shares"].as_array().unwrap().iter().find(|share| share["cause"] == "step time").unwrap();
     assert!((slower["hours"].as_f64().unwrap() - 1e9 / 64.0 * 0.5e-3 / 3600.0).abs() < 1e-3, "{slower}");
-    // The command that it ends with plans from the measured step.
+    // The suggested command plans from the measured step.
     let (_, next) = text.lines().last().unwrap().split_once(": habitat-tui ").unwrap();
     let again = folder.ok(&next.split(' ').collect::<Vec<_>>());
     assert!(again.contains("part 1, step   1.0 ms                  1.5 ms"), "{again}");
@@ -431,7 +431,7 @@ fn a_tool_that_takes_a_file_a_part_gets_numbered_files() {
         let script = read(&folder, &format!("job-{part}.sbatch"));
         assert!(script.starts_with("#!/bin/bash\n") && script.contains(&format!("part {part} of 2")), "{script}");
     }
-    // Where one is there, none is replaced.
+    // If one exists, none is replaced.
     std::fs::remove_file(folder.0.path().join("job-1.sbatch")).unwrap();
     assert_eq!(plan(&["-o", "job.sbatch"]).status.code(), Some(2));
     assert!(!folder.0.path().join("job-1.sbatch").exists());

@@ -1,4 +1,4 @@
-//! `plan-jobs` as it is called: the example files, every form, and what is refused.
+//! `plan-jobs` on the command line: the example files, every form, and refusals.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -15,7 +15,7 @@ const PROFILE: &str = r#"{"format": "habitat-profile", "version": 1,
   "operations": [
     {"name": "aten::mm", "phase": "forward", "inputs": [[4096, 1024], [1024, 1024]], "outputs": [[4096, 1024]], "dtype": "float32", "device_time_us": 900.0}]}"#;
 
-/// The same measured elsewhere, nobody knows where.
+/// The same, measured on an unknown GPU.
 const NOWHERE: &str = r#"{"format": "habitat-profile", "version": 1,
   "workload": {"name": "tiny", "mode": "training", "batch_size": 64},
   "origin": {"gpu_name": "Unheard Of"},
@@ -157,7 +157,7 @@ fn the_schema_is_printed() {
     assert_eq!(schema["title"], "habitat-tui plan-jobs");
 }
 
-/// An hour each on the same machine, one after the other, the second not before another hour.
+/// An hour each on the same machine, in turn; the second starts an hour later at the earliest.
 #[test]
 fn jobs_that_wait_follow_one_another() {
     let folder = folder();
@@ -186,7 +186,7 @@ source = "made up"
     assert_eq!(starts, [3.0, 0.0]);
 }
 
-/// Without a terminal the screens of a file of jobs are the text of the command, with a bar a job.
+/// Without a terminal the screens of a file of jobs print the command's text, with a bar per job.
 #[test]
 fn the_screens_of_a_file_of_jobs_print_the_same_text() {
     let folder = Folder::new();
@@ -195,7 +195,7 @@ fn the_screens_of_a_file_of_jobs_print_the_same_text() {
     assert_eq!(folder.ok(&["--jobs", &file]), text);
     let bars: Vec<&str> = text.lines().filter(|line| line.contains('█')).collect();
     assert_eq!(bars.len(), 5, "{text}");
-    // Machine by machine, one after another: the second begins where the first ends.
+    // Per machine, in turn: the second begins at the end of the first.
     let begins = |line: &str| line.chars().position(|sign| sign == '█').unwrap();
     assert!(begins(bars[1]) > begins(bars[0]) && begins(bars[2]) == begins(bars[0]), "{text}");
     assert!(text.contains("1 deadline is beyond the chart"), "{text}");
@@ -211,7 +211,7 @@ fn the_screens_of_a_file_of_jobs_print_the_same_text() {
     assert!(folder.error(&["--jobs", "none.toml"]).contains("none.toml"));
 }
 
-/// Twenty jobs one after another: the limit of dollars per hour does not make them dearer.
+/// Twenty jobs in turn: the limit of dollars per hour does not raise their cost.
 #[test]
 fn the_example_of_jobs_that_wait_is_proved() {
     let folder = Folder::new();
@@ -232,7 +232,7 @@ fn the_example_that_no_plan_fits_is_proved_infeasible() {
     assert!(text.contains("the budget of $5.36 for all jobs: spend $"), "{text}");
 }
 
-/// The cheapest machines are four equal ones: no plan of equal cost ends earlier than the longest job.
+/// The cheapest machines are four equal ones: no plan of equal cost ends before the end of the longest job.
 #[test]
 fn of_equal_cost_the_example_of_a_team_ends_first() {
     let offers = (1..=4).fold("schema = 1\nprovider = \"office\"\n".to_owned(), |text, number| {
@@ -250,7 +250,7 @@ fn of_equal_cost_the_example_of_a_team_ends_first() {
     assert!((plan["total"]["hours"]["high"].as_f64().unwrap() - longest).abs() < 1e-6);
 }
 
-/// As in `plan`: a marketplace host has to be accepted, for all jobs or in the file.
+/// As in `plan`: a marketplace host must be accepted, for all jobs or in the file.
 #[test]
 fn marketplace_hosts_have_to_be_accepted() {
     let folder = folder();
@@ -275,7 +275,7 @@ fn marketplace_hosts_have_to_be_accepted() {
     assert!(problem.contains("--accept: does not apply to [[machine]]"), "{problem}");
 }
 
-/// Two copies, then one job after both, which arrives later than they end.
+/// Two copies, then one job after both, which arrives after their end.
 #[test]
 fn copies_run_before_the_job_that_waits_for_them() {
     let copies = JOB.replace("\"a\"", "\"pretrain\"") + "count = 2\n";
@@ -296,7 +296,7 @@ fn a_deadline_may_be_missed_at_a_price() {
         format!("deadline = 1.5\nlate_usd_per_hour = 4\n{JOB}{second}hour_value = 3\n{MACHINE}usd_per_hour = 2\n");
     let plan = planned(&text);
     assert_eq!((plan["status"].as_str(), plan["aim"].as_str()), (Some("optimal"), Some("cost")), "{plan}");
-    // The second job ends first, since its waiting has a price.
+    // The second job ends first, because its waiting has a price.
     let [late, waiting] = ["late_usd", "waiting_usd"].map(|key| plan["time_cost"][key].as_f64().unwrap());
     assert!((late - 2.0).abs() < 1e-6 && (waiting - 3.0).abs() < 1e-6, "{plan}");
     assert!((plan["lower_bound"].as_f64().unwrap() - 9.0).abs() < 1e-6);
@@ -325,7 +325,8 @@ fn copies_that_stop_early_leave_time() {
     assert!(jobs[4]["start_hours"]["mid"].as_f64().unwrap() > 1.999, "{plan}");
 }
 
-/// A rung goes on from the checkpoint of another copy: no flag of a framework says that. A price of 0 is none.
+/// A rung continues from the checkpoint of another copy, for which frameworks have no flag. A price of 0 counts as
+/// none.
 #[test]
 fn rungs_take_no_flags_of_a_framework() {
     let folder = folder();
@@ -335,7 +336,7 @@ fn rungs_take_no_flags_of_a_framework() {
     let export = ["plan-jobs", "runs/jobs.toml", "--export", "slurm", "-o", "out"];
     let problem = folder.error(&export);
     assert!(problem.contains("runs/jobs.toml: line 2: job \"a") && problem.contains("launch.framework"), "{problem}");
-    // Steps of a rung are never 0.
+    // A rung has at least one step.
     let tiny = planned(&sweep.replace("3.6M", "1").replace("check = 0.5", "check = 1e-10"));
     assert_eq!(tiny["status"], "optimal", "{tiny}");
     let free = planned(&format!("hour_value = 0\n{MACHINE}{JOB}"));

@@ -1,4 +1,4 @@
-//! Op lists and other precisions as the program is called.
+//! Op lists and other precisions on the command line.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -55,7 +55,7 @@ fn another_precision_is_asked_for_by_a_flag() {
     assert_eq!((kept, found["workload"]["precision"].as_str()), (t4, Some("amp-bf16")));
     assert!(found["notes"][0]["text"].as_str().unwrap().contains("changed from fp32"));
     assert!(found["predictions"][1]["notes"][0]["text"].as_str().unwrap().contains("t4 has no bf16 tensor cores"));
-    // Said where all see it, too.
+    // The text output has it, too.
     let text = folder.ok(&["predict", "list.json", "--precision", "tf32"]);
     assert!(text.contains("no tf32 tensor cores, so the step stays in fp32: ") && text.contains(" more"), "{text}");
     assert!(folder.error(&["predict", "list.json", "--precision", "int3"]).contains("amp-bf16"));
@@ -63,7 +63,7 @@ fn another_precision_is_asked_for_by_a_flag() {
     assert!(plan["parts"][0].to_string().contains("predicted in amp-fp16, recorded in fp32"), "{plan}");
 }
 
-/// What updates parameters in 16 bits does so whatever the products are in.
+/// An update in 16 bits stays so whatever the products' precision.
 #[test]
 fn products_in_8_bits_leave_the_update_as_it_is() {
     let folder = Folder::new();

@@ -1,4 +1,4 @@
-//! Predictions of whole steps: what is carried over from the origin, and what is not.
+//! Predictions of whole steps: what they carry over from the origin.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -54,14 +54,14 @@ fn work_of_no_operation_is_warned_of_and_in_the_range() {
     let [whole, lacking] = [10_000, 80_000].map(|busy| on(&profile("v100-sxm2-16gb", &step(busy), RELU), "t4"));
     let warns = |of: &Prediction| of.warnings.iter().any(|warning| warning.code() == "work-outside");
     assert!(!warns(&whole) && warns(&lacking));
-    // Seven times the operation's time is in none; the idle time differs by that much, too.
+    // Seven times the operation's time is in neither; the idle time differs by that much, too.
     let width = |of: &Prediction| of.step.as_estimate().range.high / of.step.as_estimate().range.mid;
     assert!(width(&lacking) > 4.0 && width(&whole) < width(&lacking), "{} {}", width(&lacking), width(&whole));
     let measured = on(&profile("v100-sxm2-16gb", &step(80_000), RELU), "v100-sxm2-16gb");
     assert!(warns(&measured) && (millis(&measured) - 100.0).abs() < 1e-9);
 }
 
-/// Medians over steps and ranks are not those of one step.
+/// Medians over steps and ranks do not belong to one step.
 #[test]
 fn communication_that_is_not_hidden_is_at_most_the_whole() {
     let operations = format!("{RELU}, {COLLECTIVE}");
@@ -82,7 +82,7 @@ fn communication_that_is_not_hidden_is_at_most_the_whole() {
 fn a_memory_bound_kernel_follows_the_bandwidth() {
     let recorded = profile("v100-sxm2-16gb", r#"{"duration_us": 10000, "device_busy_us": 10000}"#, RELU);
     let t4 = on(&recorded, "t4");
-    // 739 and 239 GB/s measured; a quarter of an operation a byte keeps γ next to 1.
+    // 739 and 239 GB/s measured; a quarter of an operation per byte keeps γ next to 1.
     let ratio = millis(&t4) / 10.0;
     assert!((ratio / (739.0 / 239.0) - 1.0).abs() < 0.02, "{ratio}");
     assert_eq!(t4.step.as_estimate().method, Method::WaveScaling);
@@ -117,7 +117,7 @@ fn ends(prediction: &Prediction) -> [f64; 3] {
     [step.range.low, step.range.mid, step.range.high].map(Micros::as_millis)
 }
 
-/// 92 ms of product with 80 ms of collective, 5 of them not hidden: alone, the GPU takes 92.
+/// 92 ms of product with 80 ms of collective, 5 of them exposed: alone, the GPU takes 92.
 #[test]
 fn communication_that_was_hidden_makes_nothing_faster() {
     let step = r#"{"duration_us": 98000, "device_busy_us": 97000}"#;
@@ -134,7 +134,7 @@ fn communication_that_was_hidden_makes_nothing_faster() {
     }
 }
 
-/// Nothing of the communication was hidden: taken off whole, or not at all.
+/// All communication is exposed: subtracted as a whole, or not at all.
 #[test]
 fn every_gpu_is_without_communication_and_in_doubt_of_it() {
     let step = r#"{"duration_us": 173000, "device_busy_us": 172000}"#;
@@ -154,16 +154,16 @@ fn a_model_split_over_gpus_is_said_to_be_one() {
         let split = COLLECTIVE.replace("ncclDevKernel_AllReduce_Sum_f32_RING_LL", name);
         let h100 = on(&profile("a100-sxm4-40gb", step, &format!("{PRODUCT}, {split}")), "h100-sxm5-80gb");
         assert_eq!(codes(&h100), ["sharded", "one-rank"], "{name}");
-        assert_eq!(h100.memory.fits, Fits::Unknown, "a rank's share says nothing of the whole: {name}");
+        assert_eq!(h100.memory.fits, Fits::Unknown, "a rank's share does not show the whole: {name}");
     }
-    // One gathered metric among gradients that are summed up splits no model.
+    // A gathered metric beside all-reduced gradients does not mean model parallelism.
     let metric = COLLECTIVE.replace("AllReduce_Sum_f32", "AllGather").replace("80000", "100");
     let h100 = on(&profile("a100-sxm4-40gb", step, &format!("{PRODUCT}, {COLLECTIVE}, {metric}")), "h100-sxm5-80gb");
     assert_eq!((codes(&h100), h100.memory.fits), (vec!["one-rank"], Fits::Yes));
 }
 
-/// A convolution without shapes may follow the bandwidth (7.7 times a V100's on a B200) or
-/// the arithmetic (5 times); an elementwise operation follows the bandwidth.
+/// A convolution without shapes may scale with the bandwidth (7.7 times a V100's on a B200) or the arithmetic (5
+/// times); an elementwise operation scales with the bandwidth.
 #[test]
 fn without_shapes_the_range_holds_both_ratios() {
     let step = r#"{"duration_us": 92000, "device_busy_us": 92000}"#;
@@ -174,7 +174,7 @@ fn without_shapes_the_range_holds_both_ratios() {
     recorded.workload.precision = Some(Precision::Fp32Strict);
     for target in ["b200", "t4", "h100-sxm5-80gb", "l4"] {
         let catalog = catalog();
-        // In TF32 arithmetic bounds it less.
+        // In TF32 it is less compute-bound.
         let [in_tf32, strict] = [&by_default, &recorded].map(|profile| ends(&on(profile, target))[1]);
         assert!(if target == "t4" { in_tf32 == strict } else { in_tf32 < strict }, "{target}: {in_tf32} {strict}");
         let [here, there] = ["v100-sxm2-16gb", target].map(|gpu| catalog.find(gpu).unwrap());
@@ -228,7 +228,7 @@ fn shapes_alone_give_a_roofline_and_nothing_measured() {
     assert_eq!(answers.origin, None);
     assert!(answers.predictions.iter().all(|prediction| !prediction.step.is_measured()));
     let p100 = answers.predictions.iter().find(|prediction| prediction.gpu.slug.as_str() == "p100-pcie-16gb").unwrap();
-    // 2 · 8192³ operations at the 7.35 TFLOP/s that the catalog has for products there.
+    // 2 · 8192³ operations at the 7.35 TFLOP/s in the catalog for products there.
     assert!((millis(p100) - 2.0 * 8192f64.powi(3) / 7.35e12 * 1e3).abs() < 1e-6, "{}", millis(p100));
 }
 
@@ -252,11 +252,11 @@ fn what_cannot_be_known_is_said() {
     assert!(matches!(predict(&nothing, &catalog(), &Options::default()), Err(PredictError::NothingKnown { .. })));
 }
 
-/// It was shown as a prediction of 0 ms, or as a measurement of it.
+/// It was shown as a prediction or a measurement of 0 ms.
 #[test]
 fn a_recorded_step_of_no_time_is_an_error() {
     let zero = profile("v100-sxm2-16gb", r#"{"duration_us": 0}"#, PRODUCT);
-    // A plan of so short a step ended the program: its work is infinite times nothing.
+    // A plan of such a short step crashed the program: its work is infinity times zero.
     let tiny = profile("v100-sxm2-16gb", r#"{"duration_us": 1e-300}"#, PRODUCT);
     for (step, words) in [(&zero, "takes 0 µs"), (&tiny, "takes 0.000")] {
         let error = predict(step, &catalog(), &Options::default()).unwrap_err();
@@ -267,7 +267,7 @@ fn a_recorded_step_of_no_time_is_an_error() {
     assert!(predict(&zero, &catalog(), &shapes).is_ok());
 }
 
-/// It came out as 1.8e308 samples a second.
+/// It was shown as 1.8e308 samples per second.
 #[test]
 fn a_throughput_without_an_upper_end_has_none() {
     let step = Estimate::with_band(Micros::new(1000.0).unwrap(), 1.23, Method::HabitatMlp);
@@ -290,14 +290,14 @@ fn every_prediction_of_the_sample_has_its_range_its_method_and_its_memory() {
         assert!((prediction.shares.iter().map(|share| share.share).sum::<f64>() - 1.0).abs() < 1e-9);
         assert!(!prediction.memory.basis.words().is_empty());
         assert!(prediction.operations.iter().all(|operation| !operation.why.is_empty()));
-        // Nothing is faster than the host allows.
+        // No step is faster than the host allows.
         assert!(step.range.mid.get() >= prediction.host_idle.get());
     }
     assert!(answers.predictions.iter().any(|prediction| prediction.memory.fits == Fits::Yes));
     assert_eq!(answers.predictions.iter().filter(|prediction| prediction.step.is_measured()).count(), 1);
 }
 
-/// What the step is with another precision, on one GPU.
+/// The step in another precision, on one GPU.
 fn changed(profile: &Profile, gpu: &str, precision: Precision) -> Predictions {
     let options =
         Options { targets: vec![GpuSlug::new(gpu).unwrap()], precision: Some(precision), ..Options::default() };
@@ -315,7 +315,7 @@ const CONVOLUTION: &str = r#"{"name": "aten::cudnn_convolution", "phase": "forwa
     "outputs": [[64, 64, 56, 56]], "dtype": "float32", "device_time_us": 6000,
     "attributes": {"stride": [1, 1], "padding": [1, 1], "dilation": [1, 1], "groups": 1}}"#;
 
-/// Times of a product, a convolution and a relu that a V100 recorded, in a precision of 32 bits, in milliseconds.
+/// Times of a product, a convolution and a relu recorded on a V100, in a 32-bit precision, in milliseconds.
 fn in_32_bits(gpu: &str, precision: Precision, method: MethodChoice, models: bool) -> Vec<f64> {
     let mut recorded = profile("v100-sxm2-16gb", "{}", &format!("{PRODUCT}, {CONVOLUTION}, {RELU}"));
     recorded.workload.precision = Some(precision);
@@ -324,8 +324,8 @@ fn in_32_bits(gpu: &str, precision: Precision, method: MethodChoice, models: boo
     times(&predict(&recorded, &catalog(), &options).unwrap())
 }
 
-/// PyTorch lets convolutions of an FP32 program run in TF32, and products not; each of its two flags changes
-/// the operations that it is of, on GPUs that have TF32 and run PyTorch for CUDA, by every method.
+/// By default PyTorch runs convolutions of an FP32 program in TF32, but not products; each of its two flags changes its
+/// operations, on GPUs with TF32 and CUDA, by every method.
 #[test]
 fn either_flag_of_tf32_changes_its_own_operations() {
     for (method, models) in [
@@ -345,7 +345,7 @@ fn either_flag_of_tf32_changes_its_own_operations() {
             assert!(both[0] == products[0] && both[1] == usual[1], "{said}");
             assert!([&usual, &products, &both].iter().all(|times| times[2] == strict[2]), "{said}");
         }
-        // Without TF32, and where ROCm ignores the flags, nothing changes.
+        // Without TF32, and with ROCm, which ignores the flags, nothing changes.
         for gpu in ["v100-sxm2-32gb", "t4", "p100-pcie-16gb", "mi300x"] {
             let strict = of(gpu, Precision::Fp32Strict);
             for precision in [Precision::Fp32, Precision::Tf32Products, Precision::Tf32] {
@@ -355,7 +355,7 @@ fn either_flag_of_tf32_changes_its_own_operations() {
     }
 }
 
-/// From shapes alone, from a V100 and from an A100, and by conversion of what was recorded: no GPU is slower in TF32.
+/// From shapes alone, from a V100 and from an A100, and by conversion of the recording: no GPU is slower in TF32.
 #[test]
 fn tf32_is_never_slower_than_fp32() {
     let models = std::sync::Arc::new(habitat_tui::store::bundled::models());
@@ -392,7 +392,8 @@ fn tf32_is_never_slower_than_fp32() {
     }
 }
 
-/// ResNet-50 in FP32 that a V100 recorded, with PyTorch's defaults on an H100: said once, and not where it was recorded.
+/// ResNet-50 in FP32 recorded on a V100, with PyTorch's defaults on an H100: reported once, and not on the recording
+/// GPU.
 #[test]
 fn defaults_that_are_assumed_are_said_once() {
     let mut recorded = profile("v100-sxm2-16gb", "{}", &format!("{PRODUCT}, {CONVOLUTION}"));
@@ -407,7 +408,7 @@ fn defaults_that_are_assumed_are_said_once() {
     assert_eq!(said(&recorded, "h100-sxm5-80gb"), 0);
 }
 
-/// From an H100 to an AMD GPU in 16 bits ranges are those of AMD's own steps, wider than to another NVIDIA GPU.
+/// From an H100 to an AMD GPU in 16 bits, ranges are those of AMD's own steps, wider than to another NVIDIA GPU.
 #[test]
 fn ranges_of_amd_in_16_bits_are_those_of_its_steps() {
     let mut recorded = profile("h100-sxm5-80gb", "{}", &PRODUCT.replace("float32", "float16"));
@@ -432,8 +433,8 @@ fn ranges_of_amd_in_16_bits_are_those_of_its_steps() {
     assert!(close(from_shapes, [5.3, 1.319]), "{from_shapes:?}");
 }
 
-/// For training in FP32, another GPU's step is no better than shapes: the range is wider than that of inference, which
-/// most steps behind it are.
+/// For FP32 training, another GPU's step is no better than shapes: the range is wider than that of inference, which
+/// most of the underlying steps are.
 #[test]
 fn ranges_of_training_from_another_gpu_are_those_of_shapes_at_least() {
     let models = std::sync::Arc::new(bundled::models());
@@ -471,7 +472,7 @@ fn tf32_speeds_up_products_only() {
     assert!(matches!(tf32.notes[0], Finding::PrecisionChanged { mean_error: 0.161, .. }), "{:?}", tf32.notes);
     assert_eq!(tf32.workload.precision, Some(Precision::Tf32));
     let width = |prediction: &Prediction| prediction.step.as_estimate().range.high.get() / prediction.step.mid().get();
-    // Habitat's mean error with the change and without it.
+    // Habitat's mean error with and without the change.
     assert!((width(before) - 1.118).abs() < 1e-9 && (width(after) - 1.161).abs() < 1e-9, "{}", width(after));
 }
 
@@ -528,8 +529,8 @@ fn from_16_bits_to_32_memory_is_not_taken_as_recorded() {
     assert_eq!((fits("t4"), fits("a100-sxm4-40gb"), fits("a100-sxm4-80gb")), (Fits::No, Fits::Unknown, Fits::Yes));
 }
 
-/// A step with 12 GB of state and 8 GB beside it, by the precision that it was recorded in and the one
-/// predicted: what it needs at least and at most, in GB.
+/// A step with 12 GB of state and 8 GB beside it, by recorded and predicted precision: least and most memory needed, in
+/// GB.
 #[test]
 fn a_step_in_other_numbers_keeps_what_stays_as_wide() {
     let memory = r#"{"peak_memory_bytes": 20000000000, "memory": {"source": "recorded", "parameters_bytes": 3000000000,
@@ -542,7 +543,8 @@ fn a_step_in_other_numbers_keeps_what_stays_as_wide() {
         let memory = changed(&recorded, "h200-sxm-141gb", to).predictions.remove(0).memory;
         [memory.needed, memory.at_most].map(|bytes| bytes.map(|bytes| (bytes.get() / 1e9 - 1.4) / 1.1))
     };
-    // State and three quarters (FP8), half or less of the rest; with copies of the weights in 8 bits where there are none in 16.
+    // State and three quarters (FP8), half or less of the rest; with copies of the weights in 8 bits if there are none
+    // in 16.
     for (from, to, expected) in [
         (Precision::AmpBf16, Precision::Fp8, [18.0, 20.0]),
         (Precision::Bf16, Precision::Fp8, [18.0, 21.5]),
@@ -569,7 +571,7 @@ fn a_gpu_with_other_figures_is_as_much_faster_as_its_models_say() {
         what_if(profile, &catalog, options, &v100, &changes, along).unwrap()
     };
     let times = |found: &WhatIf| found.real.step.mid() / found.changed.step.mid();
-    // A kernel that streams follows the bandwidth, a product the multiprocessors, and neither the other.
+    // A memory-bound kernel scales with the bandwidth, a product with the SMs, and not the reverse.
     let relu = profile("v100-sxm2-16gb", r#"{"duration_us": 10000, "device_busy_us": 10000}"#, RELU);
     let product = profile("v100-sxm2-16gb", r#"{"duration_us": 92000, "device_busy_us": 92000}"#, PRODUCT);
     let roofline = Options { method: MethodChoice::Roofline, ..Options::default() };
@@ -582,7 +584,7 @@ fn a_gpu_with_other_figures_is_as_much_faster_as_its_models_say() {
     ] {
         let found = tried(profile, &roofline, Changes::of(figure, 2.0), figure);
         assert!((times(&found) / expected - 1.0).abs() < 0.02, "{figure:?}: {}", times(&found));
-        // The curve goes through the real step and never up.
+        // The curve passes through the real step and never rises.
         let real = found.curve.iter().find(|(times, _)| *times == 1.0).unwrap().1;
         assert!((real / found.real.step.mid() - 1.0).abs() < 1e-9);
         assert!(
@@ -591,8 +593,8 @@ fn a_gpu_with_other_figures_is_as_much_faster_as_its_models_say() {
             found.curve
         );
     }
-    // On the GPU of the recording it starts from what was measured there, on others from the prediction;
-    // operations add up to the same share of the step.
+    // On the recording GPU it starts from the measurement, on others from the prediction; operations add up to the same
+    // share of the step.
     for (slug, is_measured) in [("v100-sxm2-16gb", true), ("t4", false)] {
         let slug = GpuSlug::new(slug).unwrap();
         let found = what_if(&relu, &catalog, &Options::default(), &slug, &Changes::default(), Figure::Clock).unwrap();
@@ -608,8 +610,8 @@ fn a_gpu_with_other_figures_is_as_much_faster_as_its_models_say() {
     }
 }
 
-/// Products in FP8 and BF16 on GPUs without matrix cores for them: the step says so and the operation too,
-/// by models as by the roofline. In TF32 such a GPU computes in FP32, as predicted: only the operation says it.
+/// Products in FP8 and BF16 on GPUs without tensor cores for them: both the step and the operation have a note, by
+/// models and by the roofline. In TF32 such a GPU computes in FP32, as predicted: only the operation has a note.
 #[test]
 fn products_without_matrix_cores_are_warned_of() {
     let models = Some(std::sync::Arc::new(bundled::models()));
@@ -646,7 +648,7 @@ fn without_matrix_cores(prediction: &Prediction) -> Option<String> {
     warning.map(Words::words)
 }
 
-/// A T4 that a step in BF16 was measured on, and one that runs it in FP16.
+/// A T4 with a measured step in BF16, and one that runs it in FP16.
 #[test]
 fn what_is_measured_or_changed_is_not_warned_of() {
     let product = PRODUCT.replace("float32", "bfloat16");

@@ -1,4 +1,4 @@
-//! `habitat-tui prices` as it is called, and its downloads from a server on this machine.
+//! `habitat-tui prices` on the command line, and its downloads from a local server.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -64,7 +64,7 @@ impl Bench {
         std::fs::read_to_string(self.path(&format!("config/pricing/{provider}.toml"))).unwrap_or_default()
     }
 
-    /// The one transfer that broke off.
+    /// The interrupted download.
     fn part(&self) -> std::path::PathBuf {
         let folder = std::fs::read_dir(self.path("cache/habitat-tui/prices")).unwrap();
         let mut files = folder.map(|file| file.unwrap().path());
@@ -76,7 +76,7 @@ impl Bench {
     }
 }
 
-/// `README.md` and `pricing/README.md` say how many offers there are, of which age, and how many are in doubt.
+/// `README.md` and `pricing/README.md` have the number of offers, their age, and the number in doubt.
 #[test]
 fn the_numbers_of_the_readme_are_those_of_the_shipped_prices() {
     let bench = Bench::new();
@@ -99,7 +99,7 @@ fn the_numbers_of_the_readme_are_those_of_the_shipped_prices() {
     }
     let ages = prices["all"]["ages"].as_array().unwrap();
     assert_eq!(ages.iter().map(|age| age["offers"].as_u64().unwrap()).sum::<u64>(), all("offers"));
-    // A doubt marks what is unusual.
+    // Doubt must mark exceptions.
     assert!(all("in_doubt") * 4 < all("offers") - all("unusable"), "{}", prices["all"]);
 }
 
@@ -111,14 +111,14 @@ fn a_file_becomes_prices_and_what_changed_is_said() {
     assert_eq!((planned["providers"][0]["written"].as_bool(), bench.prices("lambda")), (Some(false), String::new()));
     let first = bench.update(&file, &["--as-of", "2026-11-20"]);
     assert_eq!(first["providers"][0]["as_of"], "2026-11-20");
-    // The shipped offers of Lambda, under other names, are gone but for these two.
+    // The shipped offers of Lambda, under other names, are gone except for these two.
     assert_eq!(
         (&first["providers"][0]["changes"]["new"]["count"], &first["providers"][0]["offers"]),
         (&2.into(), &2.into())
     );
     let gone = first["providers"][0]["changes"]["gone"]["count"].as_u64().unwrap();
     assert!(gone > 10);
-    // The shipped ones are there again without the file: most of them would go.
+    // Without the file, the shipped offers are back: an update would lose most of them.
     std::fs::remove_file(bench.path("config/pricing/lambda.toml")).unwrap();
     let lost = format!("lambda.csv has 2 offers instead of {gone}, and none for");
     let update = ["prices", "update", "--from", file.as_str()];
@@ -191,7 +191,7 @@ fn a_file_written_by_hand_is_not_replaced_unasked() {
 fn of_an_offer_in_two_files_that_written_by_hand_counts() {
     let bench = Bench::new();
     let file = bench.write("lambda.csv", catalog(0.8));
-    // Read before lambda.toml by its name.
+    // Read before lambda.toml, by its name.
     bench.write(
         "config/pricing/contract.toml",
         "schema = 1\nprovider = \"lambda\"\n[[offer]]\nregion = \"us-east-1\"\ninstance_type = \"gpu_1x_a10\"\n\
@@ -283,7 +283,7 @@ fn places_without_prices_are_named() {
 fn a_configuration_folder_that_cannot_be_written_is_named() {
     let bench = Bench::new();
     let file = bench.write("lambda.csv", catalog(0.8));
-    // A file where the folder should be: nobody's rights change that.
+    // A file instead of the folder, which fails whatever the permissions.
     bench.write("config/pricing", "");
     let said = bench.refused(&file, &[]);
     assert!(said.contains("config/pricing: "), "{said}");
@@ -344,7 +344,7 @@ fn every_provider_of_an_address_is_fetched_and_faults_are_told_apart() {
     assert_eq!(bench.parts(), 0);
 }
 
-/// A catalog that broke off, or is of another provider, does not replace what is there.
+/// A catalog that is truncated, or of another provider, does not replace existing prices.
 #[test]
 fn a_catalog_that_has_lost_most_offers_is_refused() {
     let bench = Bench::new();
@@ -358,7 +358,7 @@ fn a_catalog_that_has_lost_most_offers_is_refused() {
     bench.update(&file, &[]);
     let kept = bench.prices("newcloud");
     for (catalog, said) in [
-        // 24 offers, one on demand and one on spot of each machine.
+        // 24 offers, one on demand and one on spot for each machine.
         (rows("a", &all), "has 8 offers instead of 24, and none for 0 of the 8 kinds of machines"),
         (format!("{}{}", rows("a", &["T4"]), rows("b", &["A16", "A2", "A30"])), "has 8 offers instead of 24"),
         (
@@ -376,11 +376,11 @@ fn a_catalog_that_has_lost_most_offers_is_refused() {
         assert!(refused.contains("--accept-loss"), "{refused}");
         assert_eq!(bench.prices("newcloud"), kept, "{said}");
     }
-    // Fewer, other names and other prices are no loss of most.
+    // Fewer offers, other names and other prices do not count as a loss of most.
     bench.write("newcloud.csv", format!("{HEADER}{}{}", rows("x", &all), rows("y", &all)));
     bench.run(&["prices", "update", "--from", file.as_str()]);
     assert!(bench.prices("newcloud").contains("m_y_L4"));
-    // Shipped prices are no different; --force is for files written by hand.
+    // Shipped prices are treated the same; --force is for files written by hand.
     let lambda = bench.write("lambda.csv", catalog(0.8));
     assert!(bench.refused(&lambda, &["--force"]).contains("has 2 offers instead of 22"));
     bench.update(&lambda, &[]);
@@ -411,7 +411,7 @@ fn dates_in_the_future_are_refused() {
     assert!(said.contains("2044-11-18") && said.contains("is in the future") && said.contains("--as-of"), "{said}");
     assert_eq!((bench.prices("lambda"), bench.prices("lab")), (String::new(), String::new()));
     bench.update(&server.url("/lambda.csv"), &["--as-of", "2026-11-20"]);
-    // Elsewhere it is tomorrow already.
+    // In other time zones it is already tomorrow.
     bench.write("lab.toml", offer("2026-11-22"));
     bench.update(&own, &[]);
 }
@@ -430,11 +430,11 @@ fn a_server_that_drips_is_given_up() {
     assert_eq!(bench.prices("lambda"), "");
 }
 
-/// One line says what, where and what to do, however many providers were asked for.
+/// One line gives error, place and remedy, for any number of providers.
 #[test]
 fn without_a_network_there_is_one_error() {
     let bench = Bench::new();
-    // A port that nobody listens at.
+    // A port without a listener.
     let port = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
     for (address, why) in [
         (format!("http://127.0.0.1:{port}/{{provider}}/vms.csv"), "the server cannot be reached"),
@@ -488,7 +488,7 @@ fn a_download_that_was_cut_off_is_taken_up_again() {
     assert_eq!(bench.parts(), 0);
 }
 
-/// Two updates at once: the second fetches the file for itself and leaves the part of the first.
+/// Two concurrent updates: the second downloads for itself and leaves the first one's part alone.
 #[test]
 fn a_part_that_another_update_writes_is_left_alone() {
     let bench = Bench::new();
@@ -516,7 +516,7 @@ fn a_part_of_other_content_is_not_continued() {
     server.replace("/lambda.csv", Answer::ok(&catalog(1.3)).with("ETag", "\"two\""));
     bench.update(&server.url("/lambda.csv"), &[]);
     assert!(bench.prices("lambda").contains("on_demand_usd_per_hour = 1.3"));
-    // Without a tag nobody can tell, and nothing is kept.
+    // Without a tag the part cannot be validated, so it is not kept.
     let server = Server::new(vec![("/verda.csv", Answer::ok(&catalog(1.2)).cut_off_once(100))]);
     assert!(bench.refused(&server.url("/verda.csv"), &[]).contains("the next run starts over"));
     assert_eq!(bench.parts(), 0);

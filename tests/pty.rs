@@ -1,4 +1,4 @@
-//! The real program in a pseudo-terminal: what it shows, and that the terminal is given back as it was.
+//! The real program in a pseudo-terminal: its screens, and that it restores the terminal.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -29,7 +29,7 @@ fn the_terminal_is_given_back() {
     // A slider, one step up from 100,000.
     terminal.press("l");
     terminal.sees("120,000 steps");
-    // Ctrl-L draws everything anew, also over what others wrote.
+    // Ctrl-L redraws everything, also over foreign output.
     terminal.screen.lock().unwrap().process(b"\x1b[2J");
     terminal.press("\x0c");
     terminal.sees("v: timeline");
@@ -45,7 +45,7 @@ fn the_terminal_is_given_back() {
     assert_eq!(terminal.taken(), [""; 0]);
 }
 
-/// Too small says so, and what was there comes back.
+/// Reports a window that is too small, and recovers.
 #[test]
 fn a_window_may_become_small_and_large_again() {
     let mut terminal = opened(&[]);
@@ -64,7 +64,7 @@ fn a_window_may_become_small_and_large_again() {
     assert_eq!(terminal.taken(), [""; 0]);
 }
 
-/// A key that arrives together with another size is read.
+/// Reads a key that arrives together with a resize.
 #[test]
 fn a_key_beside_a_resize_is_not_lost() {
     let mut terminal = opened(&[]);
@@ -89,7 +89,7 @@ fn suspended_it_leaves_the_terminal_and_continued_it_comes_back() {
     terminal.press("\x1a");
     terminal.sees("Stopped");
     let taken = terminal.taken();
-    // The shell takes bracketed paste for its own line.
+    // The shell uses bracketed paste for its own line.
     assert!(taken.is_empty() || taken == ["bracketed paste"], "{taken:?}");
     terminal.press("fg\n");
     terminal.sees("Recommended offer");
@@ -104,7 +104,7 @@ fn suspended_it_leaves_the_terminal_and_continued_it_comes_back() {
     assert!(!terminal.taken().contains(&"alternate screen"));
 }
 
-/// The fewer a terminal can, the plainer the screen; the selection is reversed on each.
+/// Terminals with fewer capabilities get plainer screens; the selection is reversed on each.
 #[test]
 fn terminals_of_every_kind_are_drawn_on() {
     for (variables, is_ascii, has_colours) in [
@@ -133,11 +133,11 @@ fn terminals_of_every_kind_are_drawn_on() {
     }
 }
 
-/// Whoever does nothing sees nothing move, and pays for nothing.
+/// Without input, nothing moves and nothing costs time.
 #[test]
 fn nothing_is_drawn_while_nothing_happens() {
     let terminal = opened(&[]);
-    // What is still being computed comes first, on a busy machine after pauses.
+    // Wait for the remaining computation, which may pause on a busy machine.
     let is_still = |_| {
         let before = terminal.written.load(Ordering::SeqCst);
         std::thread::sleep(Duration::from_secs(3));
@@ -167,7 +167,7 @@ fn a_panic_of_a_worker_is_a_failed_computation() {
     assert_eq!(terminal.taken(), [""; 0]);
 }
 
-/// The window is closed: the process must not stay behind.
+/// The window is closed: the process must end.
 #[test]
 fn a_terminal_that_goes_away_ends_the_program() {
     let mut terminal = opened(&[]);
@@ -179,7 +179,7 @@ fn kill(signal: &str, id: &str) {
     assert!(std::process::Command::new("kill").args([signal, id]).status().unwrap().success());
 }
 
-/// `kill` ends the program in order, with the code that shells expect.
+/// `kill` ends the program cleanly, with the code that shells expect.
 #[test]
 fn signals_that_end_the_program_give_the_terminal_back() {
     for (signal, code) in [
@@ -215,7 +215,7 @@ fn stopped_from_outside_it_comes_back() {
             let taken = terminal.taken();
             assert!(taken.is_empty() || taken == ["bracketed paste"], "{taken:?}");
         }
-        // The shell has its own mode of the terminal meanwhile.
+        // The shell has its own terminal mode meanwhile.
         terminal.press("echo a; stty -a | grep -o -e '-*icanon'; fg\n");
         terminal.sees("Recommended offer");
         terminal.press("4");
@@ -226,7 +226,7 @@ fn stopped_from_outside_it_comes_back() {
         assert_eq!(terminal.ends(), 0);
         assert!(!terminal.taken().contains(&"alternate screen"));
     }
-    // Nothing could continue it here, so it goes on.
+    // No shell could continue it here, so it goes on.
     let mut terminal = opened(&[]);
     let id = terminal.child.process_id().unwrap().to_string();
     for signal in ["-TSTP", "-CONT"] {
@@ -240,7 +240,7 @@ fn stopped_from_outside_it_comes_back() {
     assert_eq!(terminal.ends(), 0);
 }
 
-/// A terminal may report any size; memory for all its cells is not there.
+/// A terminal may report any size; there is no memory for that many cells.
 #[test]
 fn a_terminal_of_any_size_is_drawn_on_as_far_as_is_sensible() {
     let mut terminal = opened(&[]);
@@ -261,15 +261,15 @@ fn a_terminal_of_any_size_is_drawn_on_as_far_as_is_sensible() {
     assert_eq!(terminal.ends(), 0);
 }
 
-/// The file of jobs is opened in the editor, read anew and planned anew; where it cannot be read, the
-/// last plan stays and the line is named.
+/// The file of jobs is opened in the editor, read and planned again; if it cannot be read, the last plan stays and the
+/// line is named.
 #[test]
 fn the_file_of_jobs_is_edited_and_planned_again() {
     let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/profiler/samples/dcgan-b64.habitat.json.zst");
     let jobs = format!(
         "[[machine]]\ngpu = \"rtx-3090\"\n\n[[job]]\nname = \"faces\"\nprofile = {sample:?}\nsamples = \"10M\"\n"
     );
-    // The editor changes the name, and the next time leaves no text in its place.
+    // The editor changes the name, and the second time makes it invalid.
     let editor = "sed -i -e 's/^name = \"portraits\"/name = nothing/' -e 's/faces/portraits/'";
     let start = format!("printf %s '{jobs}' > jobs.toml; exec \"$0\" --jobs jobs.toml");
     let mut terminal = Terminal::open("sh", &["-c", &start, PROGRAM], &[("VISUAL", editor)]);
@@ -286,7 +286,7 @@ fn the_file_of_jobs_is_edited_and_planned_again() {
     assert_eq!(terminal.ends(), 0);
 }
 
-/// The table has the columns that there is room for, and the line below it names the others.
+/// The table has the columns that fit, and the line below names the others.
 #[test]
 fn tables_fit_the_terminal() {
     let terminal = Terminal::open(PROGRAM, &["predict", "--to", "h100-sxm5-80gb,l4"], &[]);
@@ -297,7 +297,7 @@ fn tables_fit_the_terminal() {
     assert!(rows.len() == 2 && rows[0].contains("130.4 ms"), "{shown}");
 }
 
-/// A pager that prints how many lines it got.
+/// A pager that prints its number of lines.
 const COUNTS: &str = "echo \"paged $(wc -l) lines\"";
 
 fn printed(arguments: &[&str], variables: &[(&str, &str)]) -> String {
@@ -313,7 +313,7 @@ fn what_is_longer_than_the_terminal_is_paged() {
         let lines = text.strip_prefix("paged ").and_then(|rest| rest.split(' ').next()?.parse::<u32>().ok());
         assert!(lines.is_some_and(|lines| lines >= 30), "{arguments:?}: {text}");
     }
-    // Short text, --no-pager and forms for programs are not paged.
+    // Short text, --no-pager and machine-readable output are not paged.
     for arguments in [
         &["gpus", "h100"][..],
         &["batches"],
@@ -338,7 +338,7 @@ fn what_is_longer_than_the_terminal_is_paged() {
     assert!(printed(&["gpus"], &[("PAGER", "cat"), ("HABITAT_TUI_PAGER", COUNTS)]).starts_with("paged "));
 }
 
-/// The whole text follows if the pager is missing or fails. Leaving it early is not an error.
+/// If the pager is missing or fails, the whole text follows. Leaving it early is not an error.
 #[test]
 fn a_pager_that_fails_costs_nothing() {
     for pager in ["no-such-pager-here", "exit 3", "kill -SEGV $$"] {
@@ -351,7 +351,7 @@ fn a_pager_that_fails_costs_nothing() {
         assert_eq!(terminal.ends(), 0, "{pager}: {}", terminal.text());
         assert!(terminal.written_text().lines().count() <= 1, "{pager}: {}", terminal.text());
     }
-    // Without any, as in a system without `less`.
+    // Without any, as on a system without `less`.
     let alone = tempfile::tempdir().unwrap();
     let path = alone.path().to_str().unwrap();
     let text = printed(&["gpus"], &[("PATH", path)]);

@@ -8,7 +8,7 @@ fn place() -> Folder {
     Folder::at("1795806000")
 }
 
-/// The report of a command, checked.
+/// The checked report of a command.
 fn report(place: &Folder, args: &[&str]) -> String {
     let output = place.run(&[args, &["--html", "report.html", "--force"]].concat());
     assert!(matches!(output.status.code(), Some(0 | 1)), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -17,10 +17,10 @@ fn report(place: &Folder, args: &[&str]) -> String {
     html
 }
 
-/// Needs neither network nor scripts, closes what it opens, and has the command and the date.
+/// Needs neither network nor scripts, closes its tags, and has the command and the date.
 fn check(html: &str) {
     for foreign in ["<script", "http://", "https://", "src=", "url(", "@import", "<link", "NaN"] {
-        // A policy and sources of assumptions name no file to fetch.
+        // A policy, and sources of assumptions: none of them is fetched.
         assert!(!html.contains(foreign), "{foreign}");
     }
     for tag in ["section", "table", "div", "details", "svg", "p", "ul", "li", "tr", "td", "dl", "main", "html"] {
@@ -159,7 +159,7 @@ fn markdown_of_a_plan_has_title_goal_and_summary() {
     }
 }
 
-/// Whatever the form, the embedded sample is named: in the text, or on standard error beside forms for programs.
+/// In any form, the embedded sample is named: in the text, or on standard error beside machine-readable output.
 #[test]
 fn every_output_names_the_embedded_sample() {
     let place = place();
@@ -183,7 +183,7 @@ fn every_output_names_the_embedded_sample() {
     }
 }
 
-/// The page has what the text has: how sure it is, what `≤ N` means, and the advice on memory.
+/// The page has the content of the text: its uncertainty, the meaning of `≤ N`, and the advice on memory.
 #[test]
 fn predictions_on_a_page_are_explained() {
     let html = report(&place(), &["predict", "--to", "rtx-4090,h100-sxm5-80gb"]);

@@ -1,6 +1,5 @@
-//! Recordings made so that reading them would take hours or all memory: few megabytes, each over a
-//! structure of the readers that grew with the square of something, or without an end. They are
-//! read or refused within limits that an ordinary recording of their size stays far below.
+//! Recordings designed to take hours or all memory: a few megabytes each, aimed at quadratic or unbounded structures of
+//! the readers. They are read or refused within limits that ordinary recordings of their size stay far below.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
@@ -10,16 +9,16 @@ use std::process::Command;
 
 use crate::protobuf::{bytes, int};
 
-/// Kilobytes of memory with all that is only reserved, and seconds of computing.
+/// Kilobytes of memory including reserved memory, and CPU seconds.
 const MEMORY: u64 = 1_500_000;
 const SECONDS: u64 = 30;
 
-/// What the program says of an import, its exit code before it.
+/// Exit code and messages of an import.
 fn import(name: &str, content: &[u8]) -> String {
     run(name, content, &["import", name, "-o", "p.habitat.json"])
 }
 
-/// What the program says of a file, its exit code before it.
+/// Exit code and messages for a file.
 fn run(name: &str, content: &[u8], arguments: &[&str]) -> String {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join(name), content).unwrap();
@@ -30,7 +29,7 @@ fn run(name: &str, content: &[u8], arguments: &[&str]) -> String {
     format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr))
 }
 
-/// Events of a trace of PyTorch; times in microseconds.
+/// Events of a PyTorch trace; times in microseconds.
 struct Trace(String);
 
 impl Trace {
@@ -188,7 +187,7 @@ fn recordings_made_to_fill_the_memory_are_refused() {
     }
 }
 
-/// A hundred thousand operations are predicted; one by one, on a few GPUs only.
+/// A hundred thousand operations are predicted; individually, on a few GPUs only.
 #[test]
 fn a_step_of_many_operations_is_predicted_within_bounds() {
     let add = |size: u32| {

@@ -1,4 +1,4 @@
-//! Pictures of the screens as text, and what text cannot show.
+//! Pictures of the screens as text, and their styles.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ fn screens_at_four_sizes() {
     }
 }
 
-/// Every theme in every number of colours.
+/// Every theme with every number of colours.
 fn looks() -> impl Iterator<Item = (String, Launch)> {
     let levels = [ColourLevel::None, ColourLevel::Ansi16, ColourLevel::Ansi256, ColourLevel::True];
     (0..launch().setup.themes.len()).flat_map(move |theme| {
@@ -46,7 +46,7 @@ fn looks() -> impl Iterator<Item = (String, Launch)> {
     })
 }
 
-/// What a theme changes is no word and no place.
+/// A theme changes neither words nor positions.
 #[test]
 fn every_theme_says_the_same() {
     for (look, themed) in looks() {
@@ -58,7 +58,7 @@ fn every_theme_says_the_same() {
     }
 }
 
-/// How selection, focus and what is good or in doubt look, in every theme class.
+/// Styles of selection, focus, good and doubtful values, in every theme class.
 #[test]
 fn selection_and_focus_in_every_theme() {
     let mut seen = String::new();
@@ -70,7 +70,7 @@ fn selection_and_focus_in_every_theme() {
             let drawn = text(buffer);
             let (y, line) = drawn.lines().enumerate().find(|(_, line)| line.contains(what)).expect(what);
             let x = line[..line.find(what).unwrap()].chars().count();
-            // Two cells before a name stands the marker of a row, or the frame of a pane.
+            // Two cells before a name is the marker of a row, or the frame of a pane.
             [x - 2, x].map(|x| buffer[(x as u16, y as u16)].clone())
         };
         let style = |[before, name]: &[Cell; 2]| {
@@ -90,7 +90,7 @@ fn selection_and_focus_in_every_theme() {
         for (what, cells) in &styles {
             writeln!(seen, "{look:<24} {what:<18} {}", style(cells)).unwrap();
         }
-        // Each pair can be told apart, without colours too.
+        // Each pair is distinguishable, without colours too.
         for pair in styles.chunks(2) {
             assert_ne!(style(&pair[0].1), style(&pair[1].1), "{look}: {} and {}", pair[0].0, pair[1].0);
         }
@@ -98,7 +98,7 @@ fn selection_and_focus_in_every_theme() {
     insta::assert_snapshot!("styles", seen);
 }
 
-/// What a random sequence of keys may lead to.
+/// Random sequences of keys.
 fn pressed() -> impl Strategy<Value = Vec<&'static str>> {
     let keys: Vec<&str> = ACTIONS.iter().flat_map(|spec| spec.keys).copied().collect();
     let typed = ["a", "9", "0", ".", "5", "!", "ü", "字"].into_iter();
@@ -109,7 +109,7 @@ fn pressed() -> impl Strategy<Value = Vec<&'static str>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
-    /// Whatever is pressed and however large the window: it is drawn whole, on any terminal.
+    /// Any keys, any window size: it is drawn completely, on any terminal.
     #[test]
     fn random_states_are_drawn_at_random_sizes(
         pressed in pressed(),
@@ -130,10 +130,10 @@ proptest! {
         let (app, buffer) = render(&launch, &keys, (columns, rows));
         let drawn = text(&buffer);
         prop_assert!(!drawn.chars().any(|c| c.is_control() && c != '\n'), "{}", drawn);
-        // What is two cells wide is not cut in half.
+        // Wide characters are not cut in half.
         let last = |y| buffer[(columns - 1, y)].symbol().width();
         prop_assert!((0..rows).all(|y| last(y) <= 1), "{}", drawn);
-        // A line that is typed has what was typed in it.
+        // An input line shows the typed text.
         let typed = app.modal.clone().is_some_and(|mut modal| modal.input_mut().is_some());
         prop_assert!(!ascii || typed || drawn.is_ascii() || pressed.iter().any(|key| !key.is_ascii()), "{}", drawn);
         if !colours {
@@ -174,7 +174,7 @@ fn a_second_recording_stands_beside_the_first() {
             insta::assert_snapshot!(format!("{name}_{}x{}", size.0, size.1), picture(&compared(), pressed, size));
         }
     }
-    // Whatever else is left out, the change is there.
+    // The change is always shown.
     assert!(picture(&compared(), "2", (50, 15)).contains("change, ms"));
 }
 
@@ -185,9 +185,9 @@ fn several_jobs_over_time() {
     }
     insta::assert_snapshot!("jobs_details", picture(&jobs(12.0), "j enter", (80, 24)));
     insta::assert_snapshot!("jobs_export", picture(&jobs(12.0), "e", (80, 24)));
-    // Why there is no plan, with what would make one.
+    // The reason why there is no plan, with a change that would give one.
     insta::assert_snapshot!("jobs_infeasible", picture(&jobs(1.0), "", (80, 24)));
-    // Why the file cannot be used, with its line.
+    // The reason why the file cannot be used, with its line.
     let mut launch = jobs(12.0);
     launch.engine.jobs = Arc::new(|| Err("runs/jobs.toml: line 3: job \"a\": no work".into()));
     for size in [(80, 24), (120, 40), (50, 15)] {
@@ -211,7 +211,7 @@ fn several_jobs_over_time() {
     }
 }
 
-/// Spot alone: what losses take is in the bar, with its sign, its time and its cost.
+/// Spot alone: the bar shows the losses, with sign, time and cost.
 #[test]
 fn the_plan_is_a_bar_over_time_with_what_it_costs() {
     for size in [(80, 24), (120, 40), (50, 15)] {
@@ -226,7 +226,7 @@ fn the_plan_is_a_bar_over_time_with_what_it_costs() {
     assert!(drawn.contains("##") && drawn.contains("] latest end"), "{drawn}");
 }
 
-/// The selected row's part of the step is marked, and not by colour alone.
+/// The selected row's part of the step is marked, not only by colour.
 #[test]
 fn the_step_is_a_line_with_names_in_any_glyphs() {
     for (glyphs, marker, idle) in
@@ -243,7 +243,7 @@ fn the_step_is_a_line_with_names_in_any_glyphs() {
             assert!(line.contains(idle) && !line.contains(&format!("{marker}elementwise")), "{line}");
         }
     }
-    // On a small screen where a line is free, and never in place of a row.
+    // On a small screen only if a line is free, never instead of a row.
     assert!(picture(&launch(), "2", (80, 24)).contains("step 10.0 ms"));
     assert!(
         !picture(&launch(), "2", (50, 15)).contains("step 10.0 ms")
@@ -308,7 +308,7 @@ fn a_sample_is_said_to_be_one_at_every_size() {
     for size in [(50, 15), (80, 24), (120, 40)] {
         assert!(picture(&launch, "1", size).contains("embedded sample"), "{size:?}");
     }
-    // A long description is cut, but not that it is another program.
+    // Shortens a long description, but not the note that it is another program.
     let label = format!("embedded sample, not your program: {}", "BERT in many words ".repeat(5));
     launch.setup.source = Source::Sample(label);
     assert!(picture(&launch, "1", (80, 24)).contains("embedded sample, not your program: BERT"));
@@ -318,7 +318,7 @@ fn a_sample_is_said_to_be_one_at_every_size() {
 fn too_small_says_what_is_needed() {
     let small = picture(&launch(), "", (40, 10));
     assert!(small.contains("40×10") && small.contains("50×15"), "{small}");
-    // Whatever the size, nothing breaks.
+    // No size breaks it.
     for width in [1, 2, 5, 49, 50, 51, 76, 77, 109, 110, 111, 300] {
         for height in [1, 2, 3, 14, 15, 16, 19, 20, 21, 28, 100] {
             for pressed in ["1", "2", "3", "4", "?", ":", "4 v", "4 v v", "4 e", "3 /", "4 tab j enter"] {
@@ -336,7 +336,7 @@ fn between(drawn: &str, from: &str, to: &str) -> String {
     words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-/// Reasons and remedies are whole on a small terminal: those of keys that lead nowhere, and of a goal without a plan.
+/// A small terminal shows whole reasons and remedies: for keys without effect, and for a goal without a plan.
 #[test]
 fn nothing_that_decides_is_cut_at_80x24() {
     for screen in ["1", "2", "3", "4"] {
@@ -353,7 +353,7 @@ fn nothing_that_decides_is_cut_at_80x24() {
     launch.setup.goal.deadline = Some(habitat_tui::units::Hours::known(0.1));
     launch.setup.goal.budget = Some(habitat_tui::units::Usd::known(0.1));
     let plan = launch.engine.plan.clone();
-    // As many as a plan with several limits has.
+    // As many as for a plan with several limits.
     launch.engine.plan = Arc::new(move |predictions, prices, goal| {
         let solved = plan(predictions, prices, goal)?;
         let reasons = [&solved.plan.reasons[..], &solved.plan.reasons[..2]].concat();
@@ -363,11 +363,11 @@ fn nothing_that_decides_is_cut_at_80x24() {
     let [small, large] = [(80, 24), (80, 60)].map(of);
     assert_eq!(small, large);
     assert!(small.matches('•').count() >= 6 && !small.contains('…'), "{small}");
-    // The first screen has the first of them.
+    // The first screen shows the first of them.
     let overview = between(&picture(&launch, "1", (80, 24)), "Recommended offer", "Fastest GPU");
     let first = overview.trim_start_matches("Recommended offer ");
     assert!(first.len() > 20 && small.contains(first), "{overview}: {small}");
-    // A failure is whole, with the remedy at its end.
+    // A whole error message, with the remedy at its end.
     let why = format!("{} --remedy", "the words of a long reason ".repeat(10));
     let failing = why.clone();
     launch.engine.plan = Arc::new(move |_, _, _| Err(failing.clone()));
@@ -394,7 +394,7 @@ fn an_offer_to_accept_shows_what_its_failure_costs() {
         let offer = "Cheaper if you accept (if it fails: $1.00 in 2.9 h): [a] $0.0096 a marketplace host";
         assert!(words.contains(offer), "{drawn}");
     }
-    // The way out takes longer than the deadline.
+    // The fallback takes longer than the deadline.
     let solved = launch.engine.plan.clone();
     launch.engine.plan = Arc::new(move |predictions, prices, goal| {
         let solved = solved(predictions, prices, goal)?;
@@ -419,7 +419,8 @@ fn the_slowest_layers_are_on_the_first_screen() {
     }
 }
 
-/// The price of failing and what is cheaper stay, the rest is a key away, and six offers keep the names of their GPUs.
+/// The cost of failure and the cheaper offers stay, the rest is a key away, and six offers keep the names of their
+/// GPUs.
 #[test]
 fn a_long_recommendation_leaves_room_for_the_offers() {
     let mut launch = launch();
@@ -445,7 +446,7 @@ fn a_long_recommendation_leaves_room_for_the_offers() {
     assert!(picture(&launch, "4 enter", (80, 40)).contains("Much faster for a little more: "));
 }
 
-/// The longest answers lose their last details on a small terminal, so that every question has its answer.
+/// On a small terminal the longest answers lose their last details, so that every question has its answer.
 #[test]
 fn every_answer_is_on_a_small_first_screen() {
     let mut launch = launch();
@@ -467,7 +468,7 @@ fn every_answer_is_on_a_small_first_screen() {
     }
 }
 
-/// Typed as for `--own`: the plan, the prices and the command know the machine; what is invalid says why.
+/// Typed as for `--own`: the plan, the prices and the command know the machine; an invalid value is explained.
 #[test]
 fn own_machines_are_entered_on_the_plan_screen() {
     let (app, buffer) = render(&launch(), &keys("4 I 2 x l 4 enter"), (120, 40));
@@ -479,7 +480,7 @@ fn own_machines_are_entered_on_the_plan_screen() {
     };
     assert_eq!(owned(&app), 2, "both GPUs, or one of them");
     let (wrong, buffer) = render(&launch(), &keys("4 I 2 x n o enter"), (80, 24));
-    // The error is whole, with the remedy at its end.
+    // The whole error, with the remedy at its end.
     let drawn = text(&buffer);
     assert!(
         drawn.contains("no GPU \"no\" in the catalog") && drawn.contains("`habitat-tui gpus` lists all"),
@@ -505,7 +506,7 @@ fn failures_stay_in_the_pane_that_asked() {
     assert!(!drawn.contains("0 of 0"), "{drawn}");
 }
 
-/// What failed is said once a screen, and what was measured is there without it.
+/// Each failure appears once per screen, and measurements stay.
 #[test]
 fn a_failure_is_said_once() {
     let mut launch = launch();
@@ -525,7 +526,7 @@ fn a_failure_is_said_once() {
     }
 }
 
-/// What is to be known of the times stands on every screen and in every dialog that has one.
+/// The caveat on times is on every screen and in every dialog with a time.
 #[test]
 fn warnings_stand_wherever_a_time_does() {
     let warnings = vec![Finding::NoShapes { all: true, share: 1.0 }];
@@ -559,14 +560,14 @@ fn warnings_stand_wherever_a_time_does() {
     assert!(picture(&launch, "3", (120, 40)).contains("no shapes were recorded: 100 %"));
 }
 
-/// The filter looks at the offers shown; the offer may be among the rejected ones.
+/// The filter applies to the listed offers; the offer may be among the rejected ones.
 #[test]
 fn a_filter_without_a_match_says_where_the_offer_is() {
     let drawn = picture(&launch(), "4 d / h 1 0 0 enter", (120, 40));
     assert!(drawn.contains("No row matches the filter") && drawn.contains("rejected offers: 1"), "{drawn}");
 }
 
-/// The modes of the predictions matter more than the names of the other screens.
+/// The settings of the predictions matter more than the names of the other screens.
 #[test]
 fn a_small_screen_shows_all_modes() {
     for screen in ["1", "2", "3", "4"] {
@@ -576,7 +577,7 @@ fn a_small_screen_shows_all_modes() {
     }
 }
 
-/// The host is waited for as recorded, or taken to keep up, on all screens alike.
+/// All screens agree on the CPU wait: as recorded, or without.
 #[test]
 fn every_screen_says_that_the_host_keeps_up() {
     for size in [(50, 15), (80, 24), (120, 40)] {
@@ -597,7 +598,7 @@ fn screenshots_are_whole_and_titled() {
     assert_eq!(svg, screenshot(&launch(), &keys("4"), (80, 24)));
 }
 
-/// Offers are not said to be missing where the batch size is.
+/// Does not report missing offers if the batch size is missing.
 #[test]
 fn without_a_batch_size_prices_stay_and_the_flag_is_named() {
     let mut launch = launch();
@@ -617,7 +618,7 @@ fn without_a_batch_size_prices_stay_and_the_flag_is_named() {
 }
 
 /// The recommendation has expected cost and time with their ranges. The chart and the list have the hours of one end of
-/// the range, and the axes end where the values do.
+/// the range, and the axes end at the values.
 #[test]
 fn the_chart_and_the_list_of_plans_are_at_one_end_of_the_range() {
     for (pressed, end, axis) in
@@ -649,7 +650,7 @@ fn the_chart_and_the_list_of_plans_are_at_one_end_of_the_range() {
         // In the list: the plan and the fastest offer.
         let row = |gpu: &str| drawn.lines().find(|line| line.contains(&format!("1 × {gpu} ")) && line.contains('$'));
         assert!(row("h100-sxm5-80gb").unwrap().contains(&shortest), "{drawn}");
-        // The fastest offer is the left end of the stair: the first column of the plot.
+        // The fastest offer is the left end of the curve: the first column of the plot.
         let top = drawn.lines().find(|line| line.contains(&high)).unwrap();
         assert_eq!(top.split(&high).nth(1).unwrap().chars().next(), Some('●'), "{drawn}");
     }

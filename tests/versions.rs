@@ -1,5 +1,5 @@
-//! Files of the first version of every kind are read, and newer ones than this program knows are
-//! refused with their version. `tests/fixtures/v1` is never changed: it is what is in the world.
+//! The first version of every kind of file reads, and newer versions than this program's are refused with their number.
+//! `tests/fixtures/v1` never changes: such files exist.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -25,7 +25,7 @@ fn folder() -> Folder {
     folder
 }
 
-/// What is done with each, and what must be said of it. A file without a case fails the test.
+/// The command for each file, and its expected output. A file without a case fails the test.
 const CASES: [(&str, &[&str], &str); 13] = [
     ("profile.habitat.json", &["predict", "profile.habitat.json", "--to", "t4"], "recorded on Tesla V100-SXM2-16GB"),
     ("op-list.json", &["predict", "op-list.json", "--to", "t4"], "9,408 parameters"),

@@ -1,4 +1,4 @@
-//! What people type: dates, amounts, names of GPUs, own machines, and files to write to.
+//! Typed input: dates, amounts, names of GPUs, own machines, and files to write.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -26,7 +26,7 @@ fn a_deadline_may_be_a_date() {
     let said = place.ok(&["plan", "--steps", "1k", "--deadline", "Friday 18:00"]);
     assert!(said.contains("\nDeadline: Friday 4 December 2026, 18:00 UTC, 7 days from now\n"), "{said}");
     assert!(!place.ok(&["plan", "--steps", "1k", "--deadline", "24h"]).contains("Deadline: "));
-    // The room before a deadline is that of the end that has to meet it, and says so.
+    // The spare time before a deadline belongs to the end that must meet it, and the text says so.
     let room = |more: &[&str]| place.ok(&[&["plan", "--steps", "1k", "--deadline", "24h"], more].concat());
     assert!(room(&["--confidence", "high"]).contains("; at least 2"));
     let expected = room(&["--confidence", "expected"]);
@@ -41,24 +41,25 @@ fn own_machines_need_no_file() {
     let owned = ["plan", "--steps", "1k", "--tiers", "owned", "--own"];
     let plan = |machines: &str, more: &[&str]| place.ok(&[&owned[..], &[machines], more].concat());
     let assumed = plan("2x3090", &[]);
-    // Both of them, or one alone, which takes less electricity.
+    // Both of them, or one, which uses less electricity.
     for machine in ["own/here/2x-rtx-3090/owned", "own/here/1x-rtx-3090/owned"] {
         assert!(assumed.contains(machine) && assumed.contains("$0.16/kWh assumed"), "{assumed}");
     }
-    // The choice between them is in the answer, with what each costs and takes.
+    // The answer shows the choice between them, with cost and time of each.
     let choice = assumed.lines().find(|line| line.starts_with("Your own machines: 2 × rtx-3090: $"));
     assert!(choice.is_some_and(|line| line.contains("; 1 × rtx-3090: $")), "{assumed}");
-    // Those that are rejected for the same reason share it.
+    // Offers rejected for the same reason share it.
     let small = place.ok(&["plan", "--steps", "1k", "--layout", "given", "--own", "4xm60"]);
     let small = small.lines().find(|line| line.starts_with("Your own machines: ")).unwrap_or_else(|| panic!("{small}"));
     assert!(small.contains("4 × m60, 2 × m60, 1 × m60: needs ") && small.matches("needs ").count() == 1, "{small}");
-    // Two cards have what they bring over one, with its range and the flag that takes both; a larger batch is proposed.
+    // The gain of two cards over one is shown, with its range and the flag that selects both; a larger batch is
+    // suggested.
     let choice = choice.unwrap();
     assert!(
         choice.contains(" × as fast as 1 (") && choice.contains(" (--offer own/here/2x-rtx-3090/owned)"),
         "{choice}"
     );
-    // The flags of each advice, instead of those of the work, give it.
+    // The flags of each suggestion, instead of those of the work, give it.
     let larger = assumed.lines().find(|line| line.contains(", 4 times fewer updates: 2 × rtx-3090: "));
     let larger = larger.unwrap_or_else(|| panic!("{assumed}"));
     assert!(larger.contains(" × as fast as 1 at batch 32 ("), "{larger}");
@@ -77,11 +78,11 @@ fn own_machines_need_no_file() {
     assert_eq!(taken(flags, &[]), cost(larger), "{larger}");
     let flags = choice.split_once(" (--offer ").and_then(|(_, rest)| rest.split_once(')')).unwrap().0;
     assert_eq!(taken(&format!("--offer {flags}"), &["--steps", "1k"]), cost(choice), "{choice}");
-    // Two cards train by data parallelism, which every program can: no stages that are barely faster.
+    // Two cards train by data parallelism, which every program can use: no pipeline stages that are barely faster.
     let plan_json: Value = serde_json::from_str(&place.ok(&[&owned[..], &["2x3090", "--json"]].concat())).unwrap();
     let both = plan_json["alternatives"].as_array().unwrap().iter().find(|it| it["gpu_count"] == 2).unwrap();
     assert!(both["pipeline_parallel"].is_null() && both["tensor_parallel"].is_null(), "{both}");
-    // A batch that is accepted need not be used: 16 samples fit, and two batches of them make the recorded 32.
+    // An accepted batch need not be used: 16 samples fit, and two batches of them make the recorded 32.
     let cost = |more: &[&str]| {
         let found: Value =
             serde_json::from_str(&place.ok(&[&owned[..], &["2x3090", "--json"], more].concat())).unwrap();
@@ -90,7 +91,7 @@ fn own_machines_need_no_file() {
     assert!(cost(&["--accept", "batch"]) <= cost(&[]) * (1.0 + 1e-9));
     let given = plan("2x rtx-3090", &["--usd-per-kwh", "$0.40/kWh"]);
     assert!(given.contains(", $0.4/kWh)") && !given.contains("kWh assumed"), "{given}");
-    // Beside a file of own machines, of which each can be chosen.
+    // Beside a file of own machines, each of which can be selected.
     std::fs::create_dir_all(place.path("config/pricing")).unwrap();
     let file = "schema = 1\nprovider = \"lab\"\n[[offer]]\nregion = \"office\"\ninstance_type = \"box\"\ngpu = \"rtx-4090\"\n\
                 gpu_count = 1\ntier = \"owned\"\nkw = 0.5\nusd_per_kwh = 0.01\nscope = \"instance_total\"\nsource = \"meter\"\n";
@@ -177,7 +178,7 @@ fn a_job_runs_without_two_dashes() {
     );
 }
 
-/// Remedies name flags that there are.
+/// Remedies only name existing flags.
 #[test]
 fn every_flag_of_a_reason_exists() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/reports/words");

@@ -1,11 +1,11 @@
 """Times single operators on one device, row by row, into a CSV file (README.md has its columns).
 
-`habitat-tui collect` gives this file to Python on standard input; it needs PyTorch and
-nothing else. The list of operators is fixed by the seed, so a file can be continued.
+`habitat-tui collect` passes this file to Python on standard input; it needs only PyTorch. The seed fixes the
+list of operators, so an interrupted file can be continued.
 """
 import sys
 
-sys.path[:] = [place for place in sys.path if place]  # not the folder the user is in
+sys.path[:] = [place for place in sys.path if place]  # not the user's folder
 
 import time
 
@@ -21,14 +21,14 @@ import random
 import signal
 
 FORMAT, VERSION = "habitat-operator-measurements", 1
-LIST = 2  # of the list of operators: rows of another one are numbered otherwise
+LIST = 2  # version of the list of operators: another version numbers its rows differently
 COLUMNS = ["number", "op", "pass", "dtype", "config", "status", "device", "latency_us", "low_us", "high_us",
            "regions", "calls", "sets", "l2", "queued", "note"]
-ITEMS = 3000  # of the whole list
-END_S = 1.0  # of the budget, kept for the last words
-REGION_US = 3000.0  # what a timed region aims at
-MOST_SPIN_US = 40_000.0  # that the device waits for the host before a region
-MOST_FLOPS, MOST_BYTES = 4e12, 4e9  # of one call
+ITEMS = 3000  # length of the whole list
+END_S = 1.0  # of the budget, for the end
+REGION_US = 3000.0  # target length of a timed region
+MOST_SPIN_US = 40_000.0  # longest spin of the device before a region
+MOST_FLOPS, MOST_BYTES = 4e12, 4e9  # most of one call
 PRODUCTS = ("fp32", "tf32", "bf16", "fp16")
 STREAMS = ("fp32", "bf16", "fp16")
 
@@ -42,7 +42,7 @@ def stop(text, code=2):
     sys.exit(code)
 
 
-# ---------------------------------------------------------------- what is measured
+# ---------------------------------------------------------------- operators
 
 class Sizes:
     """Random sizes of one operator; `tiny` keeps everything small enough for any machine."""
@@ -51,7 +51,7 @@ class Sizes:
         self.random, self.tiny = random.Random(f"{seed}/{op}"), tiny
 
     def size(self, low, high, step=8):
-        """Log-uniform; three in four are multiples of `step`, as most of real networks are."""
+        """Log-uniform; three in four are multiples of `step`, as most in real networks are."""
         high = max(low, min(high, 24)) if self.tiny else high
         value = round(math.exp(self.random.uniform(math.log(low), math.log(high))))
         if value > step and self.random.random() < 0.75:
@@ -63,7 +63,7 @@ class Sizes:
 
 
 def linear(draw):
-    # Layers of BERT-large, GPT-2 and ResNet-50's last, else random ones.
+    # Layers of BERT-large, GPT-2 and the last of ResNet-50, else random ones.
     if draw.random.random() < 0.3:
         k, n = draw.one((1024, 1024), (1024, 4096), (4096, 1024), (1600, 4800), (1600, 6400), (2048, 1000),
                         (768, 3072), (3072, 768), (4096, 11008))
@@ -81,7 +81,7 @@ def bmm(draw):
 def conv2d(draw):
     kernel, groups = draw.one(1, 1, 3, 3, 3, 5, 7), 1
     kind = draw.random.random()
-    if kind < 0.25:  # of ResNet-50
+    if kind < 0.25:  # from ResNet-50
         cin, cout, h, kernel, stride = draw.one(
             (3, 64, 224, 7, 2), (64, 64, 56, 3, 1), (64, 256, 56, 1, 1), (128, 128, 28, 3, 1), (256, 512, 56, 1, 2),
             (256, 256, 14, 3, 1), (512, 128, 28, 1, 1), (1024, 256, 14, 1, 1), (512, 512, 7, 3, 1))
@@ -129,7 +129,7 @@ def groups(draw):
 
 
 def classes(draw):
-    """Of what a loss is made of: scores by tokens or images."""
+    """Inputs of a loss: scores for tokens or images."""
     return {"rows": draw.size(16, 16384, 64), "cols": draw.one(1000, 10_000, 30_522, 32_000, 50_257, 128_256)}
 
 
@@ -147,7 +147,7 @@ def elements(draw):
     return {"fn": draw.one("add", "mul", "relu", "gelu", "silu", "tanh"), "n": draw.size(1 << 12, 1 << 28, 1024)}
 
 
-# Work, types, and how often it occurs in a round of the list.
+# Sizes, types, and frequency in a round of the list.
 OPS = {"linear": (linear, PRODUCTS, 4), "conv2d": (conv2d, PRODUCTS, 8), "bmm": (bmm, PRODUCTS, 2),
        "elementwise": (elements, STREAMS, 2), "sdpa": (sdpa, PRODUCTS, 2), "softmax": (rows, STREAMS, 1),
        "layer_norm": (rows, STREAMS, 1), "batch_norm": (batch, STREAMS, 2), "group_norm": (groups, STREAMS, 1),
@@ -175,7 +175,7 @@ def cost(op, c):
         return 2.0 * c["seq"] * c["b"] * weights, weights + c["seq"] * c["b"] * (c["input"] + 8 * c["hidden"])
     if op == "sdpa":
         square = c["b"] * c["heads"] * c["sq"] * c["skv"]
-        # Where no fused kernel serves, the scores are written out.
+        # Without a fused kernel, the scores are written to memory.
         return 4.0 * square * c["d"], 4 * c["b"] * c["heads"] * c["sq"] * c["d"] + 3 * square
     if op == "elementwise":
         return float(c["n"]), 3 * c["n"]
@@ -189,7 +189,7 @@ def cost(op, c):
 
 
 def items(seed, tiny):
-    """The whole list: (number, op, config, dtype), every round of it with all operators."""
+    """The whole list: (number, op, config, dtype); every round of it has all operators."""
     draws = {op: Sizes(seed, op, tiny) for op in OPS}
     turns = [op for op, (_, _, weight) in OPS.items() for _ in range(weight)]
     random.Random(seed).shuffle(turns)
@@ -215,7 +215,7 @@ def passes(op, config):
     return ["fwd"] if config.get("fn") in ("add", "mul") else ["fwd", "bwd"]
 
 
-# ---------------------------------------------------------------- how it is run
+# ---------------------------------------------------------------- running them
 
 class Runner:
     def __init__(self, torch, device):
@@ -303,7 +303,7 @@ class Runner:
                 run = lambda x: F.group_norm(x, c["groups"], scale, shift)
         y = run(x)
         g = torch.randn_like(y)
-        # The graph is kept, so that the same backward pass runs again and again.
+        # The graph is kept, so that the same backward pass can run repeatedly.
         return {"fwd": lambda: run(x), "bwd": lambda: torch.autograd.grad(y, wrt, g, retain_graph=True)}
 
     def sync(self):
@@ -311,8 +311,8 @@ class Runner:
             self.torch.cuda.synchronize(self.device)
 
     def region(self, calls, count, ahead_us):
-        """Microseconds of `count` calls, by the device's clock. The device first spins for
-        `ahead_us`, so that the host has queued the calls before the first one runs."""
+        """Microseconds of `count` calls, by the device's clock. The device first spins for `ahead_us`, so that
+        the host has queued the calls before the first one runs."""
         if not self.is_cuda:
             began = time.perf_counter()
             for i in range(count):
@@ -322,7 +322,7 @@ class Runner:
         first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         self.sync()
         if self.spins:
-            torch.cuda._sleep(int(ahead_us * 2000))  # cycles; 2 GHz is about the fastest clock there is
+            torch.cuda._sleep(int(ahead_us * 2000))  # cycles; the fastest clocks are about 2 GHz
         first.record()
         for i in range(count):
             calls[i % len(calls)]()
@@ -331,11 +331,11 @@ class Runner:
         return first.elapsed_time(last) * 1e3
 
     def time(self, calls, left):
-        """Median and 10th and 90th percentile of the time of one call, and how it was taken."""
+        """Median and 10th and 90th percentile of the time of one call, and how it was measured."""
         for call in (calls[0], calls[-1]):  # the first loads kernels and chooses algorithms
             began = time.perf_counter()
             call()
-            host = [(time.perf_counter() - began) * 1e6]  # how long the host takes to issue one
+            host = [(time.perf_counter() - began) * 1e6]  # host time to issue one call
             self.sync()
             single = time.perf_counter() - began
         for i in range(2 if single < 0.1 else 0):
@@ -347,8 +347,8 @@ class Runner:
         few = 5 if single < 0.1 else 1
         each = max(self.region(calls, few, few * host * 1.5 + 50) / few, 0.3)
         count = max(1, min(300, math.ceil(REGION_US / each)))
-        # A device slower than the host lets it stay ahead; else everything is queued first, which is fewer calls
-        # where the host is slow.
+        # If the device is slower than the host, the host stays ahead; else all calls are queued first, which
+        # means fewer calls if the host is slow.
         if each <= 1.5 * host and self.spins:
             count = max(1, min(count, int(MOST_SPIN_US / (1.5 * host))))
         ahead = min(3 * host + 50 if each > 1.5 * host else 1.4 * count * host + 50, MOST_SPIN_US)
@@ -373,18 +373,18 @@ class Runner:
         if not self.is_cuda:
             return 2 << 30
         cuda = self.torch.cuda
-        # What PyTorch keeps for later is free to it.
+        # Memory that PyTorch caches is free to it.
         return cuda.mem_get_info(self.device)[0] + cuda.memory_reserved(self.device) - cuda.memory_allocated(self.device)
 
 
 def attention_kernel(result):
-    """What computed an attention, by the name of its gradient."""
+    """The kernel of an attention, from the name of its gradient."""
     name = type(result.grad_fn).__name__.lower()
     return next((kernel for kernel in ("flash", "efficient", "cudnn") if kernel in name), "math")
 
 
 def why(torch, error):
-    """Status and note of a failure; None where the device is lost."""
+    """Status and note of a failure; None if the device is lost."""
     text = " ".join(str(error).split())[:160].replace(os.path.expanduser("~"), "~")
     low = text.lower()
     if isinstance(error, (torch.OutOfMemoryError if hasattr(torch, "OutOfMemoryError") else MemoryError, MemoryError)) \
@@ -405,7 +405,7 @@ def head(facts):
 
 
 def resume(path, facts):
-    """Passes that the file has; a last line without its end is cut off. Makes the file."""
+    """Passes that the file already has; cuts off an incomplete last line. Creates the file."""
     same = ["device", "name", "seed", "tiny", "torch", "gpu", "list"]
     if not os.path.exists(path) or os.path.getsize(path) == 0:
         with open(path, "w", newline="") as file:
@@ -436,14 +436,14 @@ def options():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--index", type=int, default=0)
-    parser.add_argument("--gpu", help="the catalog's entry, where the name does not tell")
+    parser.add_argument("--gpu", help="the catalog's entry, if the name is ambiguous")
     parser.add_argument("--tiny", action="store_true")
     return parser.parse_args()
 
 
 def main():
     args = options()
-    # A request to end is as Ctrl-C: what is there is kept, and said.
+    # Treat a request to end like Ctrl-C: keep the rows, and report them.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         import torch
@@ -490,7 +490,7 @@ def main():
 
 
 def collect(torch, runner, args, done):
-    """Rows by status, and why it ended where that is neither the budget's nor the list's end."""
+    """Rows by status, and why it ended if not at the end of the budget or the list."""
     counts, shown = {}, time.monotonic()
     end = STARTED + args.budget - END_S
     made = {}
@@ -515,7 +515,7 @@ def collect(torch, runner, args, done):
                     say(f"{sum(counts.values())} rows, {rate:.0f} a minute, {end - shown:.0f} s left; now {op} {dtype}")
                 runner.set_tf32(dtype == "tf32")
                 size = int(cost(op, config)[1] * (2 if dtype in ("bf16", "fp16") else 4))
-                # Buffers are taken in turn, so that the level-2 cache holds none of the next call's.
+                # Calls cycle through buffers, so that the L2 cache holds none of the next call's.
                 sets = max(1, min(16, math.ceil(3 * runner.l2 / max(size, 1))))
                 row = {"number": number, "op": op, "dtype": dtype, "device": args.device, "sets": sets,
                        "config": ";".join(f"{key}={value}" for key, value in config.items()),

@@ -1,14 +1,13 @@
 #!/usr/bin/env bash
-# Everything that wants a machine with a GPU, in one go: calibrate and collect (measure.sh),
-# seven networks recorded (record.sh), one of them by attach, the recorder for CUDA programs
-# (cupti.sh), and a prediction from every step.
+# Runs everything that needs a machine with a GPU: calibrate and collect (measure.sh), recordings of seven networks
+# (record.sh), one of them by attach, the recorder for CUDA programs (cupti.sh), and a prediction from every step.
 #
 #     profiler/gpu/all.sh OUT
 #
-# Nothing is downloaded. HABITAT_TUI (default: target/release/habitat-tui) and PYTHON (one
-# with torch, torchvision and transformers) are as in the scripts; SECONDS_IN_ALL (default
-# 3400) is shared out: a third to the operators, the rest to the networks. A part that fails
-# does not end the others; the exit code tells. Run again, it goes on where it stopped.
+# Downloads nothing. HABITAT_TUI (default: target/release/habitat-tui) and PYTHON (one with torch, torchvision and
+# transformers) are as in the scripts. SECONDS_IN_ALL (default 3400): a third for the operators, the rest for the
+# networks. A part that fails does not stop the others; the exit code reports it. A second run continues where the first
+# stopped.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 out=${1:?usage: all.sh OUT}
@@ -38,8 +37,8 @@ wait $job 2>/dev/null
 "$here/cupti.sh" "$PYTHON" >"$out/cupti.txt" 2>&1 || failed+=(cupti)
 cat "$out/cupti.txt"
 
-# Each GPU predicted from here, beside what was measured here: for a comparison with the
-# same networks recorded on another.
+# Predictions for every GPU from this one, beside the measurements here: for a comparison with the same networks
+# recorded on another GPU.
 for profile in "$out"/steps/*.habitat.json.zst; do
     "$HABITAT_TUI" predict "$profile" --json >"${profile%.habitat.json.zst}.predicted.json" || failed+=("predict $profile")
 done

@@ -1,12 +1,11 @@
 #!/bin/sh
-# The recorder for CUDA programs, on a machine with an NVIDIA GPU.
+# Tests the recorder for CUDA programs on a machine with an NVIDIA GPU.
 #
 #   profiler/gpu/cupti.sh [PYTHON]
 #
-# PYTHON has PyTorch with CUDA. Prints what was measured beside what is expected; exit code
-# 1 if something is not as expected. Needs `cargo build` (or HABITAT_TUI names the program),
-# and nvcc for the part with a program in CUDA C++. A minute and a half in all; JOB (10) is how
-# many seconds each job trains, PARTS (all) names fewer.
+# PYTHON has PyTorch with CUDA. Prints measured beside expected values; exit code 1 if something differs. Needs `cargo
+# build` (or HABITAT_TUI, the program's path), and nvcc for the part with a program in CUDA C++. Takes a minute and a
+# half. JOB (10) is the seconds that each job trains, PARTS (all) selects parts.
 set -u
 python=${1:-python3}
 here=$(cd "$(dirname "$0")/../.." && pwd)

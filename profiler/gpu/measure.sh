@@ -1,11 +1,11 @@
 #!/bin/sh
-# Measures the GPU of this machine: `habitat-tui calibrate`, then `habitat-tui collect`, and
-# packs what they wrote. Needs NVIDIA's driver, a Python with PyTorch, and no network.
+# Measures the GPU of this machine: `habitat-tui calibrate`, then `habitat-tui collect`, and packs the results. Needs
+# NVIDIA's driver, a Python with PyTorch, and no network.
 #
 #   profiler/gpu/measure.sh [FOLDER]
 #
-# HABITAT_TUI (the program), PYTHON, BUDGET (of collect, 10m), DEVICE (0) say otherwise. Run
-# again with the same folder it goes on with the operators.
+# Set HABITAT_TUI (the program), PYTHON, BUDGET (of collect, 10m) or DEVICE (0) to override. A second run with the same
+# folder continues with the operators.
 set -u
 folder=${1:-measured-$(uname -n 2>/dev/null | cut -d. -f1 | tr -cd 'A-Za-z0-9-')}
 program=${HABITAT_TUI:-habitat-tui}
@@ -26,10 +26,10 @@ cat "$folder/calibration.err" >&2
 echo "== collect" >&2
 "$program" collect --device-number "$device" --python "$python" --budget "$budget" --output "$folder/operators.csv" || {
     code=$?
-    # Interrupted: what is there is packed all the same.
+    # Interrupted: pack the results so far.
     [ "$code" -eq 130 ] || failed=1
 }
 
-# Without what is not there, and into a name of its own.
+# Packs only what exists, under its own name.
 tar -czf "$folder.tar.gz" "$folder" && echo "measure.sh: $folder.tar.gz" >&2
 exit $failed

@@ -4,9 +4,8 @@
 #
 #     profiler/gpu/record.sh OUT
 #
-# OUT gets a profile a step (NETWORK-PRECISION-bN.habitat.json.zst) and a log; what is there
-# already is left alone, so a run that was cut off goes on where it stopped. Nothing is
-# downloaded and no setting of the GPU is changed. Of the environment:
+# OUT gets a profile per step (NETWORK-PRECISION-bN.habitat.json.zst) and a log. Existing profiles stay, so an
+# interrupted run continues. Downloads nothing and changes no setting of the GPU. Environment variables:
 #
 #     HABITAT_TUI   the program (default: target/release/habitat-tui)
 #     PYTHON        an interpreter with torch, torchvision and transformers (default: python3)

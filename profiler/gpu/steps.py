@@ -1,10 +1,10 @@
-"""Trains a network on random data, to be recorded:
+"""Trains a network on random data, for recording:
 
     habitat-tui run --batches 16,32,64 -- python steps.py --network resnet50 --precision bf16 --batch-size {batch}
 
-Needs torch; resnet50 and vit_b_16 need torchvision; bert_large, gpt2_medium and llama_1b
-transformers. Any other name is taken for a network of timm. Nothing is downloaded: weights are
-random. `--tiny` makes everything small enough for a CPU, as a check of this file.
+Needs torch; resnet50 and vit_b_16 need torchvision; bert_large, gpt2_medium and llama_1b need transformers. Any
+other name is a network of timm. Downloads nothing: weights are random. `--tiny` makes everything small enough
+for a CPU, to check this file.
 """
 
 import argparse
@@ -19,7 +19,7 @@ def images(batch, side, classes, device):
     return torch.randn(batch, 3, side, side, device=device), torch.randint(classes, (batch,), device=device)
 
 
-# Each network is a list of optimizers, each with the function that computes its loss.
+# Each network is a list of optimizers with the function that computes the loss of each.
 
 
 def classifier(options, model, side, optimizer):
@@ -63,7 +63,7 @@ def vit_b_16(options):
 
 
 def timm_network(options):
-    """A network of timm at its own size of images: by SGD with momentum, by AdamW where it has attention."""
+    """A network of timm at its own image size: trained by SGD with momentum, or AdamW if it has attention."""
     import timm
 
     model = timm.create_model(options.network)
@@ -79,7 +79,7 @@ def tokens(options, vocabulary, length):
 
 
 def causal(options, model, vocabulary, length):
-    """A language model of transformers, which computes its loss."""
+    """A language model of transformers, which computes its own loss."""
     if options.checkpoint:
         model.gradient_checkpointing_enable()
     model = model.to(options.device).train()
@@ -108,7 +108,7 @@ def gpt2_medium(options):
 
 
 def llama_1b(options):
-    """Llama 3.2 1B as its model card has it, with weights of the chosen precision."""
+    """Llama 3.2 1B by its model card, with weights in the chosen precision."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     shape = (
@@ -212,7 +212,7 @@ class Experts(nn.Module):
 
 
 class MixtureOfExperts(nn.Module):
-    """Transformer blocks with experts in place of the feed-forward layer."""
+    """Transformer blocks with experts instead of the feed-forward layer."""
 
     def __init__(self, vocabulary, width, heads, layers):
         super().__init__()
@@ -264,7 +264,7 @@ def options(arguments=None):
 
 
 def build(options):
-    """The networks with their optimizers, and a function that makes one step of training and answers with the loss."""
+    """The networks with their optimizers, and a function that runs one training step and returns the loss."""
     torch.manual_seed(0)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = options.precision == "tf32"
     parts = NETWORKS.get(options.network, timm_network)(options)

@@ -1,13 +1,14 @@
-"""Times training steps of many networks (steps.py) on one GPU, and traces one of each:
+"""Times training steps of many networks (steps.py) on one GPU, and traces one step of each:
 
     python time_steps.py OUT [--list FILE] [--budget SECONDS] [--workers N]
 
-A line of the list is `NETWORK PRECISION LAYOUT BATCH [VARIANT]`: `convnext_tiny bf16 nhwc 64`; the variant is `compile`,
-`fused` (optimizers) or `checkpoint` (activations).
-OUT, a new folder, gets `steps.csv`, a row a line (README.md has its columns), and `traces/CASE.json.gz`, a
-Kineto trace of one step with shapes. Several workers share the list: while one has the GPU to
-itself, the others build networks and write traces on other cores. Nothing is downloaded and
-no setting of the GPU is changed. `--tiny --device cpu` checks the file.
+A line of the list is `NETWORK PRECISION LAYOUT BATCH [VARIANT]`: `convnext_tiny bf16 nhwc 64`; the variant is
+`compile`, `fused` (optimizers) or `checkpoint` (activations).
+
+OUT, a new folder, gets `steps.csv`, a row per line (README.md has its columns), and `traces/CASE.json.gz`, a
+Kineto trace of one step with shapes. Several workers share the list: while one has the GPU to itself, the
+others build networks and write traces on other cores. Downloads nothing and changes no setting of the GPU.
+`--tiny --device cpu` checks the file.
 """
 
 import time
@@ -31,9 +32,9 @@ FIELDS = (
     "gpu torch cudnn trace note"
 ).split()
 WARM_UP = 5
-# Seconds that a case may have the GPU; a compiler takes a minute or two.
+# Seconds that a case may use the GPU; a compiler takes a minute or two.
 LONGEST = 180
-# Timed: so many steps, fewer of those that take long.
+# Steps to time; fewer if they take long.
 STEPS, MOST_SECONDS = 15, 1.0
 
 
@@ -49,8 +50,8 @@ def named(case):
 
 
 class Turn(argparse.Namespace):
-    """Options of a step whose device is first asked for once the network is built: from then
-    on this worker has the GPU to itself, until `end`."""
+    """Options of a step whose device is first read once the network is built: from then on this worker has the
+    GPU to itself, until `end`."""
 
     def __init__(self, chosen, lock, device):
         super().__init__(**{key: value for key, value in vars(chosen).items() if key != "device"})
@@ -104,7 +105,7 @@ def measure(torch, step, device, row):
 
 
 def profiled(torch, step, device):
-    """A profiler that has seen a step, still to be stopped: that takes seconds and no GPU."""
+    """A profiler that has recorded a step and is not stopped yet: stopping takes seconds and no GPU."""
     activities = [torch.profiler.ProfilerActivity.CPU]
     if device == "cuda":
         activities.append(torch.profiler.ProfilerActivity.CUDA)
@@ -121,7 +122,7 @@ def profiled(torch, step, device):
 
 
 def write_trace(profiler, path):
-    """Without folders and the host's name, packed beside by `gzip`."""
+    """Writes the trace without folders and host name; `gzip` packs it beside."""
     plain = path.with_suffix("")
     profiler.export_chrome_trace(str(plain))
     text = plain.read_text()
@@ -131,7 +132,7 @@ def write_trace(profiler, path):
 
 
 def one(torch, steps, case, args, lock, row):
-    """Fills in the row of a case; its trace."""
+    """Fills in the row of a case; returns its trace."""
     words = ["--network", case["network"], "--precision", case["precision"], "--batch-size", case["batch"]]
     words += ["--channels-last"] * (case["layout"] == "nhwc") + ["--" + case["variant"]] * bool(case["variant"])
     turn, profiler = Turn(steps.options(words + ["--tiny"] * args.tiny), lock, args.device), None
@@ -143,7 +144,7 @@ def one(torch, steps, case, args, lock, row):
         measure(torch, step, args.device, row)
         row["status"] = "ok"
         profiler = profiled(torch, step, args.device)
-    except Exception as error:  # Freed here, what it kept in memory is given back before another's turn.
+    except Exception as error:  # Free its memory here, before another worker's turn.
         row.update(status=row.get("status", "error"), note=" ".join(f"{type(error).__name__}: {error}".split())[:160])
     finally:
         signal.alarm(0)
@@ -173,7 +174,7 @@ def worker(args):
     with open(args.out / f"part{args.worker}.csv", "w", newline="") as file, open(args.out / "gpu.lock", "w") as lock:
         writer = csv.DictWriter(file, FIELDS)
         for number, case in enumerate(cases(args.list)):
-            try:  # Whoever comes first takes it.
+            try:  # The first worker takes it.
                 os.close(os.open(args.out / f"taken{number}", os.O_CREAT | os.O_EXCL))
             except FileExistsError:
                 continue

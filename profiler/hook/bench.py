@@ -1,31 +1,27 @@
-"""What recording costs a training job, with and without, one after the other.
+"""Measures what recording costs a training job, with and without it in turns.
 
     python profiler/hook/bench.py target/release/habitat-tui [PAIRS] [--windows | --outside | STEPS --long]
 
-Printed are
+Prints
 
-- outside windows (`--outside` prints this part alone), for steps of 0.5, 3 and 30 ms, each
-  inside one job that runs under `habitat-tui run`: pairs of blocks of steps with
-  the hook and without, in turns in a random order, and the median difference of the pairs
-  with its 95 % confidence interval (bootstrap). Switched is what a step outside windows
-  really meets, the hook's entry in PyTorch's list of optimizer hooks and what times
-  `backward()`. By the clock, and by
-  the processor time of the training thread, which other programs disturb less. Where the
-  interval is too wide to tell whether the aim is met, it is said;
-- the hook's own calls in that job, timed where they are made;
-- what runs beside the training thread: threads of the job, their processor time, and that
-  of `habitat-tui` itself;
-- one call of the hook by itself;
-- the milliseconds that one window of 3 steps costs at steps of 3 and 30 ms, everything
-  that the training stood still or went slower for it included;
-- the same for transformers of 4 to 100 layers, whose steps have 4,000 to 90,000 operators:
-  their windows have fewer steps (`--windows` prints this part and the one before alone);
+- outside windows (alone with `--outside`), for steps of 0.5, 3 and 30 ms, each in one job
+  under `habitat-tui run`: pairs of blocks of steps with and without the hook, in random
+  order; the median difference of the pairs with its 95 % confidence interval (bootstrap).
+  A block without the hook lacks its entry in PyTorch's list of optimizer hooks and the
+  timing of `backward()`. Both by the clock and by the CPU time of the training thread, which
+  other programs disturb less. Reports an interval that is too wide for the aim;
+- the hook's own calls in that job;
+- threads of the job beside the training thread, their CPU time, and that of `habitat-tui`;
+- one call of the hook alone;
+- the milliseconds that one window of 3 steps costs at steps of 3 and 30 ms, including every
+  pause and slowdown of the training;
+- the same for transformers of 4 to 100 layers, whose steps have 4,000 to 90,000 operators and
+  whose windows have fewer steps (`--windows` prints only this part and the one before);
 - the start of Python and the import of torch;
-- `STEPS --long` alone: a job of STEPS short steps in the background, the size of its
-  history, and memory and processor time of the process that keeps it.
+- only with `STEPS --long`: a job of STEPS short steps in the background, the size of its
+  history, and memory and CPU time of the process that keeps it.
 
-Medians are over PAIRS pairs of runs (9), with quartiles. Needs PyTorch in the Python that
-runs it. No figure is worth more than the quiet of the machine.
+Medians over PAIRS pairs of runs (9), with quartiles. Needs PyTorch in this Python, and a quiet machine.
 """
 
 import json
@@ -39,14 +35,14 @@ import tempfile
 import threading
 import time
 
-# What the hook may add to a step outside windows, in percent.
+# Most that the hook may add to a step outside windows, in percent (a choice).
 AIM = 0.5
-# Steps in ms; of each the steps of a block, and pairs of blocks. Short ones: the machine's
-# speed drifts.
+# Steps in ms; for each the steps of a block, and pairs of blocks. Blocks are short because the machine's speed
+# drifts.
 LENGTHS = {"0.5": (8, 2500), "3": (2, 1500), "30": (1, 500)}
 # Calls of the hook that are timed in place.
 CALLS = 1000
-# Steps in which a job finds how large a model takes as long as is wanted.
+# Steps in which a job finds the size of a model that takes the wanted time.
 SIZING = 60
 SEED = 20261121
 
@@ -155,7 +151,7 @@ hooks[key] = watched
 for number in range(calls):
     step()
 hooks[key] = hook
-# Time that timing a backward pass adds: the hook's own time of the pass is the time without it.
+# Time added by timing a backward pass: the hook's own time of the pass excludes it.
 sums, of_passes = dict(zip(passes.__code__.co_freevars, (cell.cell_contents for cell in passes.__closure__)))["sums"], []
 def watched_pass(*arguments, **named):
     before, inside = time.perf_counter(), sums[4]
@@ -172,7 +168,7 @@ json.dump({"pairs": pairs, "seconds": seconds, "threads": [thread.name for threa
 
 
 def run(program, folder, code, arguments, after):
-    """What a job writes; under the program with the hook where `after` is given."""
+    """Returns the output of a job; runs it under the program with the hook if `after` is given."""
     script, out = os.path.join(folder, "job.py"), os.path.join(folder, "out.json")
     with open(script, "w") as file:
         file.write(code)
@@ -196,7 +192,7 @@ def interval(values, tries=2000):
 
 
 def outside(program, folder, kind):
-    """Prints what the hook adds to a step outside windows, and what runs beside it."""
+    """Prints the time that the hook adds to a step outside windows, and the work beside it."""
     block, blocks_of_it = LENGTHS[kind]
     found = run(program, folder, SWITCHED, (kind, block, blocks_of_it, CALLS, SEED), 10**9)
     pairs = found["pairs"]
@@ -241,7 +237,7 @@ def seconds(command):
 
 
 def listen(path):
-    """Takes every connection and forgets what it says."""
+    """Accepts every connection and discards its messages."""
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(path)
     listener.listen(64)
@@ -257,7 +253,7 @@ def listen(path):
 
 
 def call(folder, settings):
-    """Microseconds of one call of the hook outside a window, by itself, often repeated."""
+    """Microseconds of one call of the hook outside a window, alone, repeated many times."""
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     import habitat_hook
     import torch  # noqa: F401, the hook asks it at every step whether it is compiled.
@@ -284,14 +280,14 @@ def show(what, values, unit):
 
 
 def windows(program, folder, pairs):
-    """Prints what a window costs: of short steps, and of steps of many operators."""
+    """Prints the cost of a window: with short steps, and with steps of many operators."""
     for kind, steps in (("3", 300), ("30", 200)):
         window, plain = [], []
         for _ in range(pairs):
             recorded = run(program, folder, JOB, (kind, steps), SIZING + 100)
             usual = statistics.median(recorded[20:90])
             plain.append(usual * 1e3)
-            # Step 100 to the end of writing the trace; single slow steps elsewhere are not ours.
+            # From step 100 to the end of writing the trace; slow steps elsewhere are not ours.
             window.append(sum(max(step - usual, 0) for step in recorded[97:160] if step > 1.5 * usual) * 1e3)
         show("%s ms: a step" % kind, plain, "ms")
         show("%s ms: a window of 3 steps costs" % kind, window, "ms")
@@ -325,7 +321,7 @@ for number in range(int(sys.argv[1])):
 
 
 def long(program, folder, steps):
-    """Prints what a long job in the background leaves and takes."""
+    """Prints the history that a long job in the background writes, and its memory and CPU time."""
     with open(folder + "/job.py", "w") as file:
         file.write(LONG)
     there = dict(os.environ, HABITAT_TUI_CONFIG_DIR=folder + "/config")

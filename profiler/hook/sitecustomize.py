@@ -1,7 +1,7 @@
 """Loaded by every Python that `habitat-tui run` starts, before the program's own code.
 
-Standard library only, and little of it: what costs time waits until the program itself
-imports torch. Whatever goes wrong here stays here: the program must not notice.
+Uses the standard library only, and little of it: slow work waits until the program itself imports torch. Errors
+here stay here: the program must not notice.
 """
 
 import os
@@ -13,7 +13,7 @@ _HABITAT_OTHERS = ("jax", "tensorflow", "paddle", "mxnet", "mindspore")
 
 
 def _habitat_tell(address, *messages):
-    """Sends messages of this process over a connection of their own."""
+    """Sends messages of this process over its own connection."""
     import _socket
 
     greeting = b'{"type":"hello","version":1,"pid":%d,"stage":"python","python":"%d.%d.%d"}' % (
@@ -31,9 +31,9 @@ def _habitat_tell(address, *messages):
 
 
 def _habitat_start():
-    """Says that a Python started, and waits for `torch.optim.optimizer` to be imported."""
+    """Reports that a Python started, and waits for the import of `torch.optim.optimizer`."""
     here = os.path.dirname(os.path.abspath(__file__))
-    # What the program sees as its search path is what it would see without us.
+    # Show the program the search path that it would have without us.
     for entry in sys.path[:]:
         if entry and os.path.abspath(entry) == here:
             sys.path.remove(entry)
@@ -45,7 +45,7 @@ def _habitat_start():
     try:
         _habitat_tell(address)
     except Exception:
-        return  # Nobody listens any more: nothing to do in this process.
+        return  # The listener is gone: nothing to do in this process.
 
     class Finder:
         """Lets the real finders find the optimizer's module, and adds one call after it ran."""
@@ -108,10 +108,10 @@ def _habitat_install(here, module):
 
 
 def _habitat_chain():
-    """Runs the `sitecustomize` that would have run without us, in its own name.
+    """Runs the `sitecustomize` that would have run without us, under its own name.
 
-    Its errors go on to `site`, which reports them as it always does. If there is none, `site` gets
-    the error that it would have got, and a later `import sitecustomize` fails as ever.
+    Its errors go to `site`, which reports them as usual. If there is none, `site` gets the error that it would
+    have got, and a later `import sitecustomize` fails as usual.
     """
     import importlib.util
 

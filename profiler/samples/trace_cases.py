@@ -150,7 +150,7 @@ def gnmt(batch, length=50):
 
 
 def dcgan(batch, z=100, size=64):
-    """PyTorch's DCGAN example, which is LSUN at 64 x 64: both networks updated once a step."""
+    """PyTorch's DCGAN example, which is LSUN at 64 x 64: both networks updated once per step."""
     up = lambda i, o, s, p: [nn.ConvTranspose2d(i, o, 4, s, p, bias=False), nn.BatchNorm2d(o), nn.ReLU(True)]
     down = lambda i, o: [nn.Conv2d(i, o, 4, 2, 1, bias=False), nn.BatchNorm2d(o), nn.LeakyReLU(0.2, inplace=True)]
     g = nn.Sequential(*up(z, 512, 1, 0), *up(512, 256, 2, 1), *up(256, 128, 2, 1), *up(128, 64, 2, 1), nn.ConvTranspose2d(64, 3, 4, 2, 1, bias=False), nn.Tanh())

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import zstandard
 
-# The GPU ran these operators where the trace of shapes has the others.
+# Operators on the GPU, and their names in the trace of shapes.
 SAME = {
     "aten::_to_copy": "aten::copy_",
     "aten::add": "aten::add_",
@@ -21,7 +21,7 @@ SAME = {
     "aten::_scaled_dot_product_flash_attention": "aten::_scaled_dot_product_cudnn_attention",
     "aten::_scaled_dot_product_flash_attention_backward": "aten::_scaled_dot_product_cudnn_attention_backward",
 }
-# Copies are recorded with the type of the result, and traced with that of the source.
+# Copies are recorded with the type of the result, but traced with that of the source.
 OTHER_TYPE = {"float32": "bfloat16", "bfloat16": "float32"}
 
 
@@ -63,7 +63,7 @@ def main():
     for path in ("recorded", "shapes", "out"):
         parser.add_argument(path, type=Path)
     parser.add_argument("--name", help="of the workload")
-    parser.add_argument("--note", action="append", default=[], help="in place of the recording's notes")
+    parser.add_argument("--note", action="append", default=[], help="instead of the recording's notes")
     args = parser.parse_args()
     recorded = json.loads(zstandard.ZstdDecompressor().stream_reader(args.recorded.read_bytes()).read())
     recorded["operations"], alone = with_modules(recorded, json.loads(args.shapes.read_text()))

@@ -1,7 +1,7 @@
 """Traces the step that a request describes: `python start.py REQUEST`.
 
-Nothing here needs PyTorch; what does is imported when the request has been read, so that
-its absence is told in words. README.md beside this file describes request and results.
+This file does not need PyTorch; modules that do are imported after the request is read, so that a missing
+PyTorch is reported properly. README.md beside this file describes request and results.
 """
 
 import faulthandler
@@ -15,7 +15,7 @@ PROTOCOL = 1
 
 
 def end(folder, answer):
-    """Leaves the answer where it is looked for, whole or not at all."""
+    """Writes the answer, whole or not at all."""
     answer["version"] = PROTOCOL
     unfinished = os.path.join(folder, "end.json.part")
     with open(unfinished, "w", encoding="utf-8") as file:
@@ -41,13 +41,13 @@ def main():
     folder = request["folder"]
     if os.name == "posix":
         leave_with_parent()
-    # Where native code of the user's crashes on a tensor without values.
+    # Native code of the user's may crash on a tensor without values.
     crash = open(os.path.join(folder, "crash.txt"), "w")
     faulthandler.enable(crash, all_threads=False)
     if sys.version_info < (3, 8):
         found = "%d.%d" % sys.version_info[:2]
         return end(folder, {"failure": {"kind": "old_python", "message": found}})
-    # Our own folder was put first for us; the job's Python never has it.
+    # The search path began with this folder only for us; the job's Python never has it.
     from habitat_shapes import drive
     from habitat_shapes.failure import Failure
 
@@ -56,7 +56,7 @@ def main():
         end(folder, {"traces": drive.run(request), "torch": drive.torch_version()})
     except Failure as failure:
         end(folder, {"failure": failure.told()})
-    # Threads, atexit handlers and worker processes of the user's code must not hold us up.
+    # Threads, atexit handlers and worker processes of the user's code must not delay the exit.
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)

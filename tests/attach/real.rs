@@ -21,14 +21,13 @@ trials! {
     with (torch_from(2, 12)) => [a_trace_asked_for_before_the_users_own_profiler_starts_harms_neither],
 }
 
-/// The interpreter, where its `PyTorch` can be attached to.
+/// The interpreter, if its `PyTorch` supports attaching.
 fn attachable() -> Need<String> {
-    // 2.1.2 does not report for requests on a machine without a GPU, 2.6.0 does.
+    // 2.1.2 does not report for requests on a machine without a GPU; 2.6.0 does.
     torch_from(2, 6)
 }
 
-/// Whether a program with this `PyTorch` comes to no harm where its own profiler starts
-/// while a trace on demand is written.
+/// Whether a program with this `PyTorch` survives if its own profiler starts while a trace on demand is written.
 fn bears_its_own_profiler(python: &str) -> bool {
     torch_version(python) >= (2, 12)
 }
@@ -38,7 +37,7 @@ fn fixture(name: &str) -> String {
 }
 
 impl Place {
-    /// Starts a real job, attachable, and waits until it has made so many steps.
+    /// Starts a real job, attachable, and waits until it has made this many steps.
     fn job(&self, python: &str, fast: bool, arguments: &[&str], steps: u32) -> Child {
         let variables = env(self, if fast { &["--shell", "plain", "--fast"] } else { &["--shell", "plain"] });
         let variables = String::from_utf8(variables.stdout).unwrap();
@@ -58,7 +57,7 @@ impl Place {
         job
     }
 
-    /// Starts the same job with nothing set.
+    /// Starts the same job without the variables.
     fn bare(&self, python: &str, arguments: &[&str]) -> Child {
         self.command(python)
             .args(arguments)
@@ -84,7 +83,7 @@ fn tell(what: &str, json: &Value) {
 fn a_real_job_goes_on_as_if_nothing_had_happened(python: &str) {
     for fast in [true, false] {
         let place = Place::new();
-        // Long enough for a machine that has much else to do.
+        // Long enough for a busy machine.
         let steps = if fast { "600" } else { "900" };
         let script = fixture("slow.py");
         let bare = place.bare(python, &[&script, "progress-of-the-other", steps]);
@@ -129,14 +128,14 @@ fn both_ranks_record_the_same_step(python: &str) {
         .collect();
     eprintln!("steps in the ranks' windows: {numbers:?}");
     assert_eq!(numbers.len(), 2);
-    // A window begins and ends within `Optimizer.step`: what is common is what was recorded whole.
+    // A window begins and ends within `Optimizer.step`: both have the steps that were recorded as a whole.
     assert!(numbers[0].len() >= 3 && numbers[0] == numbers[1], "{numbers:?}");
     assert_eq!(json["aligned"], true);
     let _ = job.kill();
     let _ = job.wait();
 }
 
-/// The numbers that the steps bear in a trace.
+/// Numbers of the steps in a trace.
 fn numbers(trace: &str) -> Vec<String> {
     let mut found: Vec<String> =
         trace.split("\"number ").skip(1).map(|rest| rest.split('"').next().unwrap().to_owned()).collect();
@@ -154,7 +153,7 @@ fn a_trace_asked_for_before_the_users_own_profiler_starts_harms_neither(python: 
     attached_beside_a_profiler(python, 20);
 }
 
-/// Asks for a trace after so many steps of a job that records steps 60 to 120 itself.
+/// Requests a trace after `began` steps of a job that records steps 60 to 120 itself.
 fn attached_beside_a_profiler(python: &str, began: u32) {
     let place = Place::new();
     let script = fixture("profiled_for_a_while.py");
@@ -170,7 +169,7 @@ fn attached_beside_a_profiler(python: &str, began: u32) {
     sees_the_same(&place, python, job, &arguments);
 }
 
-/// Ends the job, and compares with one to which nobody attached.
+/// Ends the job, and compares with one without attach.
 fn sees_the_same(place: &Place, python: &str, job: Child, arguments: &[&str]) {
     std::fs::write(place.path("enough"), "").unwrap();
     std::fs::write(place.path("begin"), "").unwrap();
@@ -187,7 +186,7 @@ fn a_trace_that_the_users_own_profiler_cuts_off_is_asked_for_again(python: &str)
     let script = fixture("profiled_when_traced.py");
     let arguments = [script.as_str(), "progress", "60"];
     let job = place.job(python, true, &arguments, 5);
-    // Long windows: it is still recording when the other starts, and not writing already.
+    // Long windows: ours is still recording when the other starts, not yet writing.
     let ran = place.attach(&["--json", "--window", "10"]);
     if bears_its_own_profiler(python) {
         assert_eq!(ran.code, 0, "{}", ran.err);
@@ -201,7 +200,7 @@ fn a_trace_that_the_users_own_profiler_cuts_off_is_asked_for_again(python: &str)
 }
 
 fn ranks_are_all_recorded_beside_a_launcher_that_is_coming_up(python: &str) {
-    // Ranks of 2.6 that are just importing PyTorch end where anybody listens.
+    // Ranks of 2.6 that are just importing PyTorch end if a program listens.
     for (attach_ms, launch_ms) in [(0, 1000), (500, 0), (1000, 0), (2500, 0)] {
         let place = Place::new();
         let script = fixture("ranks.py");
@@ -228,7 +227,7 @@ fn ranks_are_all_recorded_beside_a_launcher_that_is_coming_up(python: &str) {
             (place.start(&options), job)
         };
         let ran = place.end(attach);
-        // Its ranks end with it.
+        // Its ranks end too.
         let _ = Command::new("kill").arg(job.id().to_string()).status();
         let _ = job.wait();
         assert_eq!(ran.code, 0, "{}", ran.err);

@@ -43,7 +43,7 @@ trials! {
 
 const HABITAT: &str = env!("CARGO_BIN_EXE_habitat-tui");
 
-/// A folder for sockets and files; ends its processes with itself.
+/// A folder for sockets and files; ends its processes when dropped.
 struct Place {
     folder: tempfile::TempDir,
     jobs: Vec<Child>,
@@ -58,7 +58,7 @@ impl Drop for Place {
     }
 }
 
-/// An attach that ended.
+/// Result of an attach.
 struct Ran {
     code: i32,
     out: String,
@@ -96,7 +96,7 @@ impl Place {
         command
     }
 
-    /// A process that polls and does as `mode` says.
+    /// Starts a process that polls and behaves like `mode`.
     fn fake(&mut self, mode: &str, variables: &[(&str, &str)]) -> u32 {
         let job = self
             .command(std::env::current_exe().unwrap().to_str().unwrap())
@@ -176,23 +176,23 @@ fn trace(iterations: u32) -> String {
     )
 }
 
-/// What libkineto calls a trace that is not complete.
+/// libkineto's name for an incomplete trace.
 fn unfinished(trace: &Path) -> PathBuf {
     let mut name = trace.as_os_str().to_owned();
     name.push(".tmp");
     name.into()
 }
 
-/// The job that others attach to.
+/// The job that the tests attach to.
 pub(crate) fn pretended_job(mode: &str) {
     let folder = PathBuf::from(std::env::var("KINETO_IPC_SOCKET_DIR").unwrap());
     let pid = std::process::id();
     let socket = UnixDatagram::bind(folder.join(format!("dynoconfigclient-{pid}"))).unwrap();
-    // As libkineto: what comes later is taken for the next answer.
+    // As in libkineto: a later message counts as the next answer.
     socket.set_read_timeout(Some(Duration::from_millis(90))).unwrap();
     let parent = std::env::var("PARENT").map_or_else(|_| std::os::unix::process::parent_id(), |it| it.parse().unwrap());
     let (mut buffer, mut dropped) = (vec![0; 8192], false);
-    // Polls at which it cannot take a request any more.
+    // Number of polls at which it refuses requests.
     let mut busy = match mode {
         "busy" => usize::MAX,
         "busy a while" => 8,
@@ -234,7 +234,7 @@ pub(crate) fn pretended_job(mode: &str) {
                     busy = usize::MAX;
                 }
                 "late" if !dropped => dropped = true,
-                // As its own profiler does that starts meanwhile; the file stays as it is.
+                // As its own profiler does if it starts meanwhile; the file stays as it is.
                 "cut off" if !dropped => {
                     std::fs::write(unfinished(&file), "").unwrap();
                     (dropped, busy) = (true, 4);
@@ -243,7 +243,7 @@ pub(crate) fn pretended_job(mode: &str) {
                     std::fs::write(unfinished(&file), "").unwrap();
                     busy = 1;
                 }
-                // Far more polls than tell that a trace was cut off.
+                // Far more polls than show that a trace was cut off.
                 "slow" => {
                     std::fs::write(&file, "{").unwrap();
                     (under_way, busy) = (Some(file), 12);
@@ -329,7 +329,7 @@ fn launchers_and_workers_are_listed_and_never_asked() {
     assert_eq!(recorded, [(0, first.into()), (1, second.into())]);
     assert!(ran.notes().contains("2 ranks"), "{}", ran.notes());
     assert!(place.requests(first)[0].contains("PROFILE_START_ITERATION_ROUNDUP=16"));
-    // The launcher named means the first rank.
+    // A launcher's id selects the first rank.
     assert_eq!(place.attach(&["--pid", parent, "--json"]).json()["traces"][0]["pid"], first);
     assert!(place.requests(launcher).is_empty() && place.requests(worker).is_empty());
 }
@@ -392,7 +392,7 @@ fn of_two_attaches_the_second_is_refused_and_the_first_goes_on() {
     assert!(second.code == 2 && second.err.contains("another daemon"), "{}", second.err);
     let first = place.end(first);
     assert_eq!(first.code, 0, "{}", first.err);
-    // It dropped the first request, as a process does that has made no step yet.
+    // It dropped the first request, as a process without a step does.
     assert_eq!(place.requests(pid).len(), 2);
 }
 
@@ -457,8 +457,7 @@ fn a_trace_that_is_written_slowly_is_waited_for() {
 }
 
 impl Place {
-    /// Variables that make a process appear to have loaded such a `PyTorch`: any library, by
-    /// the name of its own.
+    /// Variables that make a process appear to have loaded such a `PyTorch`: any library under the name of PyTorch's.
     fn pretended_torch(&self, library: &str, version: &str) -> [(&'static str, String); 1] {
         let copy = self.path("torch/lib/libtorch_cpu.so");
         std::fs::create_dir_all(copy.parent().unwrap()).unwrap();
@@ -468,7 +467,7 @@ impl Place {
     }
 }
 
-/// A shared library of this program, which can be loaded under another name.
+/// A shared library of this program that can be loaded under another name.
 fn library() -> Need<String> {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let named = |name: &str| {
@@ -526,7 +525,7 @@ fn a_process_that_cannot_be_attached_to_is_refused_at_once() {
         assert!(ran.code == 2 && ran.err.contains(&problem), "{problem}: {}", ran.err);
         assert!(began.elapsed() < Duration::from_secs(100), "at once, not after 300 s of listening");
     }
-    // Nothing is wrong with this one yet.
+    // This one still works.
     let folder = place.folder.path().to_owned();
     let job = place.command("sleep").arg("301").env("KINETO_USE_DAEMON", "1").spawn().unwrap();
     let pid = job.id().to_string();
@@ -618,13 +617,13 @@ fn the_variables_are_those_of_the_protocol_in_every_form() {
     assert_eq!(json["variables"]["KINETO_USE_DAEMON"], "1");
     assert_eq!(json["variables"]["KINETO_IPC_SOCKET_DIR"], folder);
     assert!(text(&["--shell", "fish"]).contains("set -gx KINETO_USE_DAEMON 1"));
-    assert!(text(&[]).contains("10 s"), "the hazard is told");
+    assert!(text(&[]).contains("10 s"), "the hazard is shown");
     for line in text(&["--shell", "plain", "--fast"]).lines() {
         assert!(line.starts_with("KINETO_"), "{line}");
     }
     let conf = std::fs::read_to_string(place.path("kineto.conf")).unwrap();
     assert!(conf.ends_with("ON_DEMAND_CONFIG_UPDATE_INTERVAL_SECS=1\n"));
-    // The shell takes it as it is.
+    // The shell accepts it unchanged.
     let script = format!("eval \"$({HABITAT} env --fast)\" && echo $KINETO_USE_DAEMON $KINETO_CONFIG");
     let output = place.command("sh").args(["-c", &script]).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), format!("1 {folder}/kineto.conf"));

@@ -1,6 +1,6 @@
-//! What the user waits for: a picture, a key until its picture, the start until the first picture.
+//! Delays for the user: a picture, a key until its picture, the start until the first picture.
 //!
-//! At the end, the most memory that the program took on the embedded sample.
+//! At the end, the peak memory of the program on the embedded sample.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -38,7 +38,7 @@ fn frame<const WIDTH: u16>(bencher: divan::Bencher<'_, '_>, screen: &Screen) {
 
 /// Distinct operations.
 const OPERATIONS: u64 = 100_000;
-/// GPUs they are predicted on.
+/// Target GPUs.
 const GPUS: usize = 64;
 
 /// A step of very many operations, on very many GPUs.
@@ -64,7 +64,7 @@ fn frame_of_a_large_step(bencher: divan::Bencher<'_, '_>, screen: &Screen) {
     bencher.bench(|| draw(&app, (120, 40)));
 }
 
-/// The program itself, in a pseudo-terminal.
+/// The program, in a pseudo-terminal.
 #[cfg(unix)]
 mod program {
     use std::sync::atomic::Ordering;
@@ -74,7 +74,7 @@ mod program {
 
     const PROGRAM: &str = env!("CARGO_BIN_EXE_habitat-tui");
 
-    /// Waits until more was written than before.
+    /// Waits until the program has written more than before.
     fn drawn_after(terminal: &Terminal, before: usize) {
         while terminal.written.load(Ordering::SeqCst) == before {
             std::thread::sleep(Duration::from_micros(50));
@@ -110,7 +110,7 @@ mod program {
         });
     }
 
-    /// Each key moves the amount of work, which is planned for anew, and the next one comes meanwhile.
+    /// Each key changes the amount of work, which triggers a new plan, and the next key comes meanwhile.
     #[divan::bench(sample_count = 100)]
     fn key_to_picture_while_planning(bencher: divan::Bencher<'_, '_>) {
         let mut terminal = opened(&["--screen", "plan"], "v: timeline");

@@ -1,15 +1,15 @@
-//! A training trace of any length, with the mix of events of a real one: of each kernel an
-//! operator with shapes, a helper, a launch, the kernel and the flow arrows.
+//! A training trace of any length, with the mix of events of a real one: for each kernel an operator with shapes, a
+//! helper, a launch, the kernel and the flow arrows.
 
 use std::fmt::Write as _;
 
 /// Kernels of a step.
 pub(crate) const KERNELS: u64 = 500;
-/// What ends the trace.
+/// End of the trace.
 pub(crate) const TAIL: &str =
     r#"{"name": "process_name", "ph": "M", "ts": 0, "pid": 1, "tid": 0, "args": {"name": "python"}}]}"#;
 
-/// What begins the trace.
+/// Beginning of the trace.
 pub(crate) fn head() -> String {
     r#"{"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "Tesla V100-SXM2-16GB"}], "traceEvents": ["#
         .to_owned()

@@ -32,7 +32,7 @@ fn run(text: &'static [u8], options: &ImportOptions<'_>) -> usize {
     import.profile.operations.len()
 }
 
-/// The generated text lives as long as the process: every sample reads the same one.
+/// Generated once: every sample reads the same text.
 fn text() -> &'static [u8] {
     static TEXT: std::sync::OnceLock<String> = std::sync::OnceLock::new();
     TEXT.get_or_init(|| trace(20)).as_bytes()
@@ -44,7 +44,7 @@ fn whole(bencher: divan::Bencher<'_, '_>) {
     bencher.counter(BytesCount::new(text.len())).bench(|| run(text, &ImportOptions::default()));
 }
 
-/// Of a trace beyond the budget, a few steps.
+/// A trace beyond the budget: only a few steps.
 #[divan::bench]
 fn a_part(bencher: divan::Bencher<'_, '_>) {
     let text = text();

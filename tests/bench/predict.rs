@@ -1,5 +1,5 @@
-//! Predicting the embedded step on every GPU of the catalog, with and without its origin, by
-//! rules and by the learned models.
+//! Predicting the embedded step on every GPU of the catalog, with and without its origin, by rules and by the learned
+//! models.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -25,7 +25,7 @@ fn sample_on_all_gpus(bencher: divan::Bencher<'_, '_>, ignore_origin: bool) {
         .bench_local(|| predict(divan::black_box(&profile), &catalog, &options).unwrap());
 }
 
-/// From shapes, nothing remembered (`true`: all of it). Reading the weights does not count.
+/// From shapes, without the cache (`true`: all of it). Reading the weights does not count.
 #[divan::bench(args = [false, true])]
 fn sample_by_learned_models(bencher: divan::Bencher<'_, '_>, warm: bool) {
     let (profile, catalog) = (bundled::sample(Sample::ResNet50V100), Catalog::new(bundled::gpus()));
@@ -40,7 +40,7 @@ fn sample_by_learned_models(bencher: divan::Bencher<'_, '_>, warm: bool) {
         .bench_local_refs(|options| predict(divan::black_box(&profile), &catalog, options).unwrap());
 }
 
-/// What a large step is predicted from.
+/// Origin of a large step.
 #[derive(Debug, Clone, Copy)]
 enum From {
     /// Times and launches measured on the origin.
@@ -76,7 +76,7 @@ fn large(from: From) -> Profile {
     profile
 }
 
-/// A hundred thousand distinct operations on 64 GPUs, the step alone, nothing remembered.
+/// A hundred thousand distinct operations on 64 GPUs, only the step, without the cache.
 #[divan::bench(args = [From::Trace, From::ShapesInFp32, From::ShapesInBf16], sample_count = 3, sample_size = 1)]
 fn large_step_on_many_gpus(bencher: divan::Bencher<'_, '_>, from: From) {
     let (profile, catalog) = (large(from), Catalog::new(bundled::gpus()));
@@ -92,7 +92,7 @@ fn large_step_on_many_gpus(bencher: divan::Bencher<'_, '_>, from: From) {
         .bench_local_refs(|options| predict(divan::black_box(&profile), &catalog, options).unwrap());
 }
 
-/// A thousand products of different sizes, each by itself on a V100, nothing remembered.
+/// A thousand products of different sizes, one at a time on a V100, without the cache.
 #[divan::bench]
 fn thousand_operators_alone(bencher: divan::Bencher<'_, '_>) {
     let catalog = Catalog::new(bundled::gpus());

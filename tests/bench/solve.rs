@@ -13,7 +13,7 @@ use habitat_tui::predict::{AtBatch, Estimate, Predictions};
 use habitat_tui::pricing::{Offer, OfferId, PriceBook, Tier};
 use habitat_tui::units::{GpuSlug, UsdPerHour};
 
-/// Counts what is allocated, the most at a time too.
+/// Counts allocations and the peak.
 #[global_allocator]
 static ALLOCATED: divan::AllocProfiler = divan::AllocProfiler::system();
 
@@ -31,8 +31,8 @@ impl Numbers {
     }
 }
 
-/// 40 GPUs, each rented by 10 providers on demand and on spot, with 1 to 8 GPUs: prices
-/// follow the speed with a spread of ±50 %.
+/// 40 GPUs, each rented by 10 providers on demand and on spot, with 1 to 8 GPUs: prices follow the speed with a spread
+/// of ±50 %.
 fn synthetic_market() -> (Predictions, PriceBook) {
     let mut numbers = Numbers(7);
     let rates: Vec<f64> = (0..40).map(|_| 100.0 * 50f64.powf(numbers.next())).collect();
@@ -59,7 +59,7 @@ fn job(max_parts: u32) -> Goal {
     Goal { deadline: Some(hours(30.0)), ..goal(100_000.0, max_parts) }
 }
 
-/// The same with six batches a GPU, each somewhat faster a sample than the one before.
+/// The same with six batches per GPU, each somewhat faster per sample than the one before.
 #[divan::bench(args = [1, 2])]
 fn plan_800_synthetic_offers_of_6_batches(bencher: Bencher, parts: u32) {
     let ((mut predictions, prices), goal) = (synthetic_market(), job(parts));
@@ -81,7 +81,7 @@ fn plan_800_synthetic_offers_of_6_batches(bencher: Bencher, parts: u32) {
     bencher.bench(|| plan(black_box(&predictions), black_box(&prices), black_box(&goal)));
 }
 
-/// The whole call: what a command line pays.
+/// The whole call, as on a command line.
 #[divan::bench(args = [1, 2])]
 fn plan_800_synthetic_offers(bencher: Bencher, parts: u32) {
     let ((predictions, prices), goal) = (synthetic_market(), job(parts));
@@ -89,7 +89,7 @@ fn plan_800_synthetic_offers(bencher: Bencher, parts: u32) {
     bencher.bench(|| plan(black_box(&predictions), black_box(&prices), black_box(&goal)));
 }
 
-/// A new deadline on prepared configurations: what a key press on a slider pays.
+/// A new deadline on prepared configurations, as for a key press on a slider.
 #[divan::bench(args = [1, 2])]
 fn solve_again_800_synthetic_offers(bencher: Bencher, parts: u32) {
     let (predictions, prices) = synthetic_market();
@@ -111,7 +111,7 @@ fn explain_800_synthetic_offers(bencher: Bencher, parts: u32) {
     bencher.bench(plan);
 }
 
-/// The same with six limits on offers, each of which is lifted in turn: a plan anew for each.
+/// The same with six limits on offers: lifts each in turn, with a new plan for each.
 #[divan::bench(args = [1, 2])]
 fn explain_6_limits_on_800_synthetic_offers(bencher: Bencher, parts: u32) {
     let (predictions, prices) = synthetic_market();
@@ -138,8 +138,7 @@ fn frontier_800_synthetic_offers(bencher: Bencher, parts: u32) {
     bencher.bench(|| prepared.frontier());
 }
 
-/// So many jobs of 5 to 20 hours on the median GPU of 40, each GPU faster or slower for each by up
-/// to a third.
+/// Jobs of 5 to 20 hours on the median GPU of 40; each GPU is faster or slower for each job by up to a third.
 fn synthetic_jobs(count: usize) -> (Vec<Job>, PriceBook) {
     let (market, prices) = synthetic_market();
     let mut numbers = Numbers(11);
@@ -169,7 +168,7 @@ fn assert_within(most: f64, found: &JobsPlan) {
     assert!(found.total.is_some() && gap <= most, "{:?}, gap {gap}: {:?}", found.status, found.reasons);
 }
 
-/// 60 offers with a quota at each provider and a price an hour that bind.
+/// 60 offers with a quota per provider and a binding price per hour.
 fn sixty_offers(prices: &PriceBook, gpus: u32, max_price: f64, wait: bool) -> (PriceBook, Shared) {
     let prices = PriceBook::new(prices.offers().iter().step_by(13).take(60).cloned());
     let providers = (0..10).map(|number| format!("provider-{number}"));
@@ -193,7 +192,7 @@ fn rent_for_jobs_on_60_offers(bencher: Bencher, count: usize) {
     bencher.bench(solve);
 }
 
-/// A third of the GPUs and dollars an hour, where jobs may wait for one another.
+/// A third of the GPUs and dollars per hour, if jobs may wait for one another.
 #[divan::bench(args = [5, 20, 1000], sample_count = 10)]
 fn rent_for_jobs_that_wait_on_60_offers(bencher: Bencher, count: usize) {
     let (jobs, prices) = synthetic_jobs(count);

@@ -1,5 +1,5 @@
-//! Traces of any size, and what other ways to read them take:
-//! `cargo bench --bench traces -- COMMAND FILE`, once each, for `tests/foreign/import.py`.
+//! Traces of any size, and the time of other ways to read them: `cargo bench --bench traces -- COMMAND FILE`, once
+//! each, for `tests/foreign/import.py`.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
@@ -19,7 +19,7 @@ commands, each on a trace whose name ends in .json or .json.gz:
   tape FILE              does that, then has simd-json find its structure";
 
 fn main() -> io::Result<()> {
-    // What cargo adds.
+    // Arguments that cargo adds.
     let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
     let began = Instant::now();
     let (bytes, found) = match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
@@ -63,11 +63,11 @@ fn open(path: &Path) -> io::Result<Box<dyn Read>> {
     Ok(if is_gzip(path) { Box::new(MultiGzDecoder::new(file)) } else { Box::new(file) })
 }
 
-/// Writes whole steps until there are so many bytes of text.
+/// Writes whole steps up to this many bytes of text.
 fn write(bytes: u64, path: &Path) -> io::Result<u64> {
     let file = File::create(path)?;
     let mut out: Box<dyn Write> = if is_gzip(path) {
-        // As PyTorch's `export_chrome_trace` does, with the level of Python's gzip that is usual.
+        // As PyTorch's `export_chrome_trace` does, with the default level of Python's gzip.
         Box::new(GzEncoder::new(file, Compression::new(6)))
     } else {
         Box::new(BufWriter::new(file))

@@ -24,7 +24,7 @@ trials! {
     ],
 }
 
-/// Folder of the compiled libraries, where there is a compiler.
+/// Folder of the compiled libraries, if there is a compiler.
 static LIBRARIES: LazyLock<Need<tempfile::TempDir>> = LazyLock::new(|| {
     let folder = tempfile::tempdir().unwrap();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/fake_cuda.c");
@@ -44,7 +44,7 @@ fn libraries() -> Need<()> {
     LIBRARIES.as_ref().map(drop).map_err(Clone::clone)
 }
 
-/// That the machine has no NVIDIA GPU.
+/// Requires a machine without an NVIDIA GPU.
 fn no_gpu() -> Need<()> {
     let found = ["/proc/driver/nvidia", "/dev/nvidia0"].iter().any(|path| Path::new(path).exists());
     if found { Err("there is a GPU here".to_owned()) } else { Ok(()) }
@@ -56,14 +56,14 @@ fn without_cublaslt() -> Machine {
     machine
 }
 
-/// That no cuBLASLt is installed that the program would find by itself.
+/// Requires that the program finds no cuBLASLt.
 fn no_cublaslt() -> Need<()> {
     libraries()?;
     let found = without_cublaslt().ok(&["calibrate", "--dry-run"]).contains("TFLOP/s");
     if found { Err("a cuBLASLt is installed here".to_owned()) } else { Ok(()) }
 }
 
-/// A folder to call the program in, with what its machine has.
+/// A folder to run the program in, with the libraries of its machine.
 struct Machine {
     folder: tempfile::TempDir,
     libraries: Vec<PathBuf>,
@@ -77,7 +77,7 @@ impl Machine {
         Self { folder, libraries: Vec::new(), variables: Vec::new() }
     }
 
-    /// With a driver, cuBLASLt and an `nvidia-smi` that says the board is so busy.
+    /// With a driver, cuBLASLt and an `nvidia-smi` that reports this utilisation.
     fn whole(busy: u32) -> Self {
         let mut machine = Self::bare();
         let libraries = LIBRARIES.as_ref().unwrap();
@@ -170,7 +170,7 @@ fn a_driver_that_does_not_work_is_explained() {
     assert!(machine.error(&["calibrate"]).contains("CUDA_VISIBLE_DEVICES is \"7\": unset it"));
     machine.variables = Vec::new();
     assert!(machine.error(&["calibrate", "--device", "3"]).contains("--device 3: there is one GPU"));
-    // A file that is no library.
+    // A file that is not a library.
     let broken = tempfile::tempdir().unwrap();
     std::fs::write(broken.path().join("libcuda.so.1"), "no library").unwrap();
     machine.libraries = vec![broken.path().to_owned()];
@@ -228,7 +228,7 @@ fn known_answers_become_a_calibration_that_predictions_use() {
         (found["gpu"].as_str(), found["catalog"][0]["nominal"].as_f64()),
         (Some("a100-pcie-40gb"), Some(1555.0))
     );
-    // The file is a calibration, and it counts: 800 in place of 1160 GB/s, 16 of 18.1 TFLOP/s.
+    // The file is a calibration and takes effect: 800 instead of 1160 GB/s, 16 of 18.1 TFLOP/s.
     let overlay = machine.overlay();
     let checked = machine.ok(&["check", overlay.to_str().unwrap()]);
     assert!(
@@ -238,7 +238,7 @@ fn known_answers_become_a_calibration_that_predictions_use() {
     let (after, text) = step(machine.ok(&predict));
     assert!((1.1..1.45).contains(&(after / before)), "{before} {after}");
     assert!(text.contains("bandwidth and product rates calibrated on 20"), "{text}");
-    // Once more: the newer takes the older one's place.
+    // A second run: the newer file replaces the older one.
     let again = machine.run(&["calibrate"]);
     let (out, err) = (String::from_utf8(again.stdout).unwrap(), String::from_utf8(again.stderr).unwrap());
     assert!(err.contains("replacing the one of 20") && err.contains("predictions now use it"), "{err}");
@@ -246,7 +246,7 @@ fn known_answers_become_a_calibration_that_predictions_use() {
     let copy = out.lines().find(|line| line.starts_with("copy (read and written)")).unwrap();
     assert!(copy.contains("800.0 GB/s") && copy.contains("51 %") && copy.contains("1160"), "{copy}");
     assert!(out.contains("1200 MHz, 200 W, 61 °C, limited by power cap"), "{out}");
-    // Broken by hand, it is named.
+    // A file broken by hand is named.
     let broken = std::fs::read_to_string(&overlay).unwrap().replace("version = 1", "version = 9");
     std::fs::write(&overlay, broken).unwrap();
     let text = machine.error(&["gpus"]);
@@ -311,7 +311,7 @@ fn a_gpu_in_use_or_unknown_is_not_measured_unasked() {
         ),
         "{text}"
     );
-    // Called a T4, 800 GB/s cannot be.
+    // A T4 cannot have 800 GB/s.
     let text = machine.ok(&["calibrate", "--gpu", "t4"]);
     assert!(text.contains("omitted: bandwidth, copy: measured 800.0 GB/s, more than 1.15 times"), "{text}");
     assert!(machine.error(&["calibrate", "--gpu", "t5"]).contains("no GPU \"t5\" in the catalog"));

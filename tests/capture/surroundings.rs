@@ -1,4 +1,4 @@
-//! Jobs of several trainings or ranks, jobs near a limit, and jobs that the hook does not reach.
+//! Jobs of several trainings or ranks, jobs near a limit, and jobs beyond the hook's reach.
 
 use std::path::Path;
 
@@ -27,7 +27,7 @@ trials! {
     ],
 }
 
-/// Both as packages and as files, and none; the program sees its own or the error of none.
+/// As packages and as files, and without one; the program sees its own or the usual error.
 fn a_sitecustomize_is_imported_as_without_us(python: &str) {
     let program = "import sys\n\
         for name in ('sitecustomize', 'usercustomize'):\n\
@@ -59,7 +59,7 @@ fn a_sitecustomize_is_imported_as_without_us(python: &str) {
     }
 }
 
-/// Modules that stand for JAX and TensorFlow: imported, or only looked for.
+/// Fake JAX and TensorFlow modules: imported, or only looked up.
 fn another_framework_is_named(python: &str) {
     let place = Place::new();
     std::fs::create_dir(place.path("own")).unwrap();
@@ -83,7 +83,7 @@ fn another_framework_is_named(python: &str) {
     assert!(said.contains("never imported torch.optim"), "{said}");
 }
 
-/// A program that runs until the file `go` is there.
+/// A program that runs until the file `go` exists.
 #[cfg(target_os = "linux")]
 const WAITS: &str = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.05)";
 
@@ -97,7 +97,7 @@ fn a_command_that_ends_before_its_training_is_named(python: &str) {
     std::fs::write(place.path("go"), "").unwrap();
     let said = ran.err();
     assert_eq!(ran.code(), 0, "{said}");
-    // A shim may still be about to become the interpreter.
+    // A shim may not have become the interpreter yet.
     let named = said.contains(&format!("is still running (process {pid}, `")) && said.contains(" t.py`)");
     assert!(named && said.contains("attach"), "{said}");
     wait_for("it ends", || !is_running(pid));
@@ -113,7 +113,7 @@ fn a_search_path_that_the_job_sets_anew_is_named(python: &str) {
         let place = Place::new();
         std::fs::write(place.path("t.py"), WAITS).unwrap();
         let child = place.start(&[], &["bash", "-c", &format!("{}; true", prefix.replace("{python}", python))]);
-        // Several looks at the processes of the job.
+        // Enough time to look at the job's processes several times.
         std::thread::sleep(std::time::Duration::from_secs(5));
         std::fs::write(place.path("go"), "").unwrap();
         let ran = place.end(child);
@@ -127,7 +127,7 @@ fn line<'a>(said: &'a str, label: &str) -> Option<&'a str> {
 
 fn trainings_one_after_another_are_no_ranks(python: &str) {
     let script = fixture("slow.py");
-    // The environment of what runs around the job may number it.
+    // A launcher around the job may have set a rank.
     let place = Place::with("SLURM_LOCALID", "0");
     let all = format!("for steps in 20 45 30; do '{python}' '{script}' progress $steps || exit 1; done");
     let ran = place.run(&[], &["bash", "-c", &all]);
@@ -140,7 +140,7 @@ fn trainings_one_after_another_are_no_ranks(python: &str) {
     assert_eq!(ran.profile.unwrap().recording.unwrap().ranks, None);
 }
 
-/// A search for parameters: one of four is three times as slow.
+/// A hyperparameter search: one of four is three times as slow.
 fn trainings_beside_one_another_are_no_ranks(python: &str) {
     let script = fixture("waits.py");
     let place = Place::new();
@@ -189,7 +189,7 @@ fn the_rank_that_the_others_wait_for_is_found(python: &str) {
 
 fn optimizers_that_are_not_pytorchs_are_counted(python: &str) {
     let script = fixture("own_optimizers.py");
-    // Where PyTorch counts itself, the first step too; nobody else knows of it then.
+    // If PyTorch counts itself, the first step too; nothing else shows it then.
     for (kind, steps) in [
         ("Plain", 39),
         ("InGroups", 39),
@@ -220,7 +220,7 @@ fn optimizers_that_are_not_pytorchs_are_counted(python: &str) {
     assert!(ran.err().contains("the job made 40 backward passes"), "{}", ran.err());
 }
 
-/// The job ends as without us, and the reason is given; none of its limits is the end of it.
+/// The job ends as without us and the reason is reported; no limit kills it.
 #[cfg(target_os = "linux")]
 fn limits_of_the_job_are_respected(python: &str) {
     let script = fixture("limits.py");

@@ -87,9 +87,9 @@ trials! {
     when (root()) => [
         another_user_cannot_have_code_run_in_a_job_that_goes_on,
     ],
-    // PyTorch 2.1 takes the hooks of all optimizers away where it compiles.
+    // PyTorch 2.1 removes the hooks of all optimizers when it compiles.
     with (torch_from(2, 2)) => [torch_compile_is_recorded_and_not_changed],
-    // The first with `torch.amp.GradScaler`.
+    // The first version with `torch.amp.GradScaler`.
     with (torch_from(2, 3)) => [a_grad_scaler_is_recorded_and_not_changed],
     with (torch_and("lightning")) => [lightning_is_recorded_and_not_changed],
     with (torch_and("transformers")) => [the_hugging_face_trainer_is_recorded_and_not_changed],
@@ -104,7 +104,7 @@ pub(crate) fn fixture(name: &str) -> String {
 }
 
 pub(crate) fn is_running(pid: u32) -> bool {
-    // A zombie has ended.
+    // A zombie counts as ended.
     Command::new("ps")
         .args(["-o", "stat=", "-p", &pid.to_string()])
         .output()
@@ -160,7 +160,7 @@ fn python_that_shuts_the_hook_out_is_said_so(python: &str) {
     for switch in ["-I", "-E", "-S"] {
         let ran = Place::new().run(&[], &[python, switch, &fixture("without_torch.py")]);
         assert_eq!((ran.code(), ran.seen["seen"].as_str()), (7, Some("no python")), "{switch}");
-        // The switch itself is named if the process was met while it ran.
+        // Names the switch if the process was found while it ran.
         let met = format!("`{switch}` disables the hook");
         assert!(ran.err().contains("`python -I`") || ran.err().contains(&met), "{}", ran.err());
     }
@@ -183,7 +183,7 @@ fn the_users_own_sitecustomize_runs_and_its_faults_are_reported_as_ever(python: 
         let place = Place { variables: vec![("PYTHONPATH".into(), place.path("own"))], ..place };
         let code = "import sys, sitecustomize; own = 'own' in (sitecustomize.__file__ or ''); \
                     ours = any('habitat' in entry for entry in sys.path); print(getattr(sys, 'mine', None), own, ours)";
-        // One that fails is not importable afterwards either, with us or without.
+        // A failed import stays failed, with us or without.
         let code = if text.starts_with("raise") {
             "import sys; print(None, True, any('habitat' in e for e in sys.path))"
         } else {
@@ -232,7 +232,7 @@ fn batch_sizes_that_make_no_sense_start_nothing() {
         assert_eq!((ran.code(), ran.out().as_str()), (2, ""), "{options:?}");
         assert!(ran.err().contains(problem), "{options:?}: {}", ran.err());
     }
-    // Every size is tried, and what was not recorded is said.
+    // Tries every size, and reports those that were not recorded.
     let ran = place.run(&["--batches", "16,32"], &["sh", "-c", "echo started {batch}; exit {batch}"]);
     assert_eq!((ran.code(), ran.out().as_str()), (16, "started 16\nstarted 32\n"));
     for line in ["batch size 32 (2 of 2): sh -c echo", "batch size 32 was not recorded (2 of 2, exit code 32, "] {
@@ -263,7 +263,7 @@ fn the_jobs_output_can_go_to_a_file() {
     assert_eq!((ran.code(), ran.out().as_str()), (0, ""));
     assert!(!ran.err().contains("err\n"), "{}", ran.err());
     assert_eq!(std::fs::read_to_string(place.path("job.log")).unwrap(), "out\nerr\n");
-    // All of it, however much it is at once, and of processes that outlive the first one too.
+    // All output, however much at once, and from processes that outlive the first one too.
     let job = "head -c 20000000 /dev/zero; (sleep 0.5; echo late; touch done) & echo soon";
     let ran = place.run(&["--log", "long.log"], &["sh", "-c", job]);
     assert_eq!(ran.code(), 0, "{}", ran.err());
@@ -272,8 +272,7 @@ fn the_jobs_output_can_go_to_a_file() {
     assert_eq!(std::fs::metadata(place.path("long.log")).unwrap().len(), 20_000_000 + "soon\nlate\n".len() as u64);
 }
 
-/// A log that takes nothing more in, by a limit on the size of files that the job itself does
-/// not have, costs the log and not the job.
+/// A log that cannot grow, because of a file size limit that the job itself does not have: only the log suffers.
 fn a_log_that_is_full_costs_its_text_and_nothing_else(python: &str) {
     let place = Place::new();
     let program = "import resource, sys\n\
@@ -296,7 +295,7 @@ fn a_log_that_is_full_costs_its_text_and_nothing_else(python: &str) {
     assert_eq!(lacks + there, (0..20_000).map(|number| format!("{number} ").len() as u64 + 51).sum::<u64>());
 }
 
-/// The same with a disk that is full.
+/// The same with a full disk.
 #[cfg(target_os = "linux")]
 fn a_full_disk_under_the_log_does_not_end_the_job() {
     let ran = Place::new().run(&["--log", "/dev/full"], &["sh", "-c", "seq 100000; echo $? >code; exit 7"]);
@@ -316,18 +315,18 @@ fn a_cache_folder_with_a_long_name_or_none_will_do_where_there_is_another(python
         let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         Place { variables, folder: tempfile::tempdir_in(place.folder.path()).unwrap() }
     };
-    // The socket's name would not fit, and the socket alone goes elsewhere.
+    // The path of the socket would be too long: only the socket goes elsewhere.
     let ran = with(&[("XDG_CACHE_HOME", &long), ("XDG_RUNTIME_DIR", &at_run_time)]).run(&[], &[python, "-c", "pass"]);
     assert_eq!(ran.seen["seen"], "no torch", "the hook was heard: {}", ran.err());
     assert!(Path::new(&long).join("habitat-tui").exists());
-    // A home in which nothing can be made.
+    // A home without write access.
     let nowhere = [("XDG_CACHE_HOME", "/proc/none"), ("HOME", "/proc/none")];
     let ran = with(&[nowhere[0], nowhere[1], ("XDG_RUNTIME_DIR", &at_run_time)]).run(&[], &[python, "-c", "pass"]);
     assert_eq!(ran.seen["seen"], "no torch", "{}", ran.err());
 }
 
-/// The files of a job's hook are in no folder that somebody else could make: the user's own
-/// cache folder, refused where others can write to it.
+/// No other user can create the folder of the hook's files: it is in the user's own cache folder, refused if others can
+/// write to it.
 fn what_the_job_loads_is_where_nobody_else_can_put_anything() {
     use std::os::unix::fs::PermissionsExt;
     let place = Place::new();
@@ -354,18 +353,18 @@ fn what_the_job_loads_is_where_nobody_else_can_put_anything() {
     for folder in [hook.as_path(), &hook.join("habitat_hook"), hook.parent().unwrap()] {
         assert_eq!(std::fs::metadata(folder).unwrap().permissions().mode() & 0o777, 0o700, "{}", folder.display());
     }
-    // Somebody's change of them does not last.
+    // Changes by others do not last.
     std::fs::write(hook.join("sitecustomize.py"), "raise SystemExit('changed')").unwrap();
     let again = place.run(&[], &["sh", "-c", show]);
     assert_eq!(again.out(), ran.out());
     assert!(!std::fs::read_to_string(hook.join("sitecustomize.py")).unwrap().contains("changed"));
 }
 
-/// Another user of this machine, who waits until the folder of a job that goes on is gone.
+/// Another user of this machine, who waits until the folder of a running job is gone.
 fn another_user_cannot_have_code_run_in_a_job_that_goes_on() {
     use std::os::unix::fs::PermissionsExt;
     let place = Place::new();
-    // Not this folder is to keep them out.
+    // This folder itself lets them in.
     std::fs::set_permissions(place.folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     let later = "(while [ ! -e go ]; do sleep 0.02; done; python3 -c 'print(1)' >out 2>err; echo $? >code) \
                  >/dev/null 2>&1 & echo $PYTHONPATH";
@@ -387,8 +386,8 @@ fn another_user_cannot_have_code_run_in_a_job_that_goes_on() {
     assert!(!attacked.status.success() && said.contains("ermission denied"), "{said}");
 }
 
-/// What a killed recorder leaves is removed by the next one, a day later. The job goes on
-/// without it, and so does every Python that it starts then.
+/// The next recorder removes what a killed one left, a day later. The job and every Python that it starts go on without
+/// it.
 fn the_folder_of_a_killed_recorder_goes_and_that_of_a_living_one_stays() {
     let place = Place::new();
     let cache = place.folder.path().join("cache/habitat-tui");
@@ -431,7 +430,7 @@ fn the_folder_of_a_killed_recorder_goes_and_that_of_a_living_one_stays() {
     }
 }
 
-/// A client that says whatever it likes, as often as it can.
+/// A client that sends anything, as often as it can.
 #[cfg(target_os = "linux")]
 fn whoever_floods_the_socket_takes_neither_memory_nor_threads(python: &str) {
     let place = Place::new();
@@ -439,13 +438,13 @@ fn whoever_floods_the_socket_takes_neither_memory_nor_threads(python: &str) {
     let said = ran.out();
     let numbers: Vec<u64> = said.split_whitespace().map(|word| word.parse().unwrap()).collect();
     eprintln!("flooded: {} MB, {} threads at the most", numbers[0] / 1024, numbers[1]);
-    // 128 at a time; one that has given up its place may still be there on a busy machine.
+    // 128 at a time; on a busy machine a client that gave up may still be there.
     assert!(numbers[0] < 250_000 && numbers[1] < 256, "{said}");
     assert_eq!(ran.code(), 0);
     assert!(ran.err().len() < 200_000, "{} bytes of notes", ran.err().len());
 }
 
-/// An interrupted trace of shapes ends its Python and clears away what it has made.
+/// An interrupted trace of shapes ends its Python and removes its files.
 fn an_interrupted_trace_of_shapes_leaves_nothing() {
     use std::os::unix::fs::PermissionsExt;
     let place = Place::new();
@@ -493,8 +492,8 @@ fn a_job_is_ended_after_the_time_given() {
     assert!(ran.err().contains("the job was stopped by --timeout after 1 s; nothing recorded"), "{}", ran.err());
 }
 
-/// With a terminal the job has the foreground: it can read, and Ctrl-C is its own. (It sleeps in
-/// naps: a signal that comes just before `time.sleep` starts is not seen by Python until it ends.)
+/// In a terminal the job has the foreground: it can read, and gets Ctrl-C itself. (It sleeps in short naps: Python
+/// notices a signal just before `time.sleep` only after the sleep.)
 fn in_a_terminal_the_job_reads_and_gets_the_keys(python: &str) {
     use std::io::{Read, Write};
     let pty = portable_pty::native_pty_system().openpty(portable_pty::PtySize::default()).unwrap();
@@ -533,7 +532,7 @@ fn in_a_terminal_the_job_reads_and_gets_the_keys(python: &str) {
 
 // ----- with PyTorch
 
-/// Scenarios that end in a profile: name, job, options, and what to expect.
+/// A scenario that ends in a profile: name, job, options, and expectations.
 struct Scenario {
     name: &'static str,
     job: Vec<String>,
@@ -591,10 +590,10 @@ fn scenarios(python: &str) -> Vec<Scenario> {
     ]
 }
 
-/// Ways to train that need more than any PyTorch from 2.1 on: each is a test of its own.
+/// Trainings that need more than PyTorch 2.1: each is a separate test.
 const WITH_MORE: [&str; 4] = ["torch.compile", "autocast, GradScaler", "Lightning", "Hugging Face Trainer"];
 
-/// The interpreter with a PyTorch beside which this package is installed.
+/// The interpreter, if this package is installed beside PyTorch.
 fn torch_and(package: &str) -> Need<String> {
     let python = torch()?;
     let ask = format!("import importlib.metadata; importlib.metadata.version('{package}')");
@@ -630,7 +629,7 @@ fn ways_to_train(python: &str, is_chosen: impl Fn(&str) -> bool) {
     row(["scenario", "steps", "recorded", "operations", "batch", "exit code"]);
     for scenario in scenarios(python).into_iter().filter(|scenario| is_chosen(scenario.name)) {
         let name = scenario.name;
-        // Of a rank that fails, torchrun ends the others, whose last line may then be lost.
+        // If a rank fails, torchrun ends the others, whose last line may be lost.
         let code = if name.starts_with("torchrun") { "0" } else { "6" };
         let place = Place::with("EXIT_CODE", code);
         let place = if name == "python -m" {
@@ -648,7 +647,7 @@ fn ways_to_train(python: &str, is_chosen: impl Fn(&str) -> bool) {
         assert_eq!(ran.steps(), scenario.steps, "{name}: {}", ran.seen);
         let mut windows = ran.windows();
         if let (true, [_, second]) = (name == "two windows, memory", &mut windows[..]) {
-            // Ten steps after the first, or as soon as its trace is written.
+            // Ten steps after the first window, or as soon as its trace is written.
             assert!(second.0 >= 24 && second.1 == second.0 + 2, "{name}: {second:?}");
             *second = (24, 26);
         }
@@ -701,7 +700,7 @@ fn the_users_profiler_loses_nothing(python: &str) {
         let (with, without) = (ran.out(), String::from_utf8_lossy(&bare.stdout).into_owned());
         let but_events = |out: &str| out.lines().skip(1).map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(but_events(&with), but_events(&without), "{kind}: products with us and without");
-        // 2.1 loses a few events of its own, other ones each time.
+        // 2.1 loses a few of its own events, different ones each time.
         if torch_version(python) > (2, 1) {
             assert_eq!(with, without, "{kind}: events with us and without");
         }
@@ -711,7 +710,7 @@ fn the_users_profiler_loses_nothing(python: &str) {
                 assert!(ran.profile.is_none());
                 assert!(ran.err().contains("its own profiler"), "{}", ran.err());
             }
-            // Dropped at first, recorded once the user's is done.
+            // Dropped at first, recorded once the user's profiler is done.
             _ => assert!(ran.profile.is_some(), "{kind}: {}", ran.seen),
         }
     }
@@ -748,11 +747,11 @@ fn what_keeps_a_job_from_being_recorded_is_said(python: &str) {
 }
 
 fn training_goes_on_when_we_are_killed(python: &str) {
-    // Killed before the window, in it, and after.
+    // Killed before the window, in it, and after it.
     for at in [5, 12, 20] {
         let place = Place::new();
         let progress = place.path("progress");
-        // A window long enough to be met.
+        // A window long enough to hit.
         let script = fixture("slow.py");
         let job = [python, script.as_str(), progress.as_str(), "40"];
         let out = std::fs::File::create(place.path("out")).unwrap();
@@ -836,7 +835,7 @@ fn a_profile_is_there_while_the_job_goes_on(python: &str) {
     assert!(ran.err().contains("the job keeps running") && ran.err().contains(how), "{}", ran.err());
 }
 
-/// A device that is always full: the profile cannot be written, the traces are kept.
+/// A full device: the profile cannot be written, the traces are kept.
 #[cfg(target_os = "linux")]
 fn a_full_disk_costs_the_profile_but_not_the_traces(python: &str) {
     let place = Place::new();
@@ -854,9 +853,9 @@ fn a_full_disk_costs_the_profile_but_not_the_traces(python: &str) {
     std::fs::remove_dir_all(kept).unwrap();
 }
 
-/// Linear(16, 32) and BatchNorm1d(32) are trained: 16·32 + 32 + 2·32 = 608 numbers; frozen
-/// are Linear(32, 4)'s 132; the buffers are two times 32 floats and a 64-bit count. Adam
-/// keeps two numbers for each trained one, and a step count for each of four tensors.
+/// Linear(16, 32) and BatchNorm1d(32) are trained: 16·32 + 32 + 2·32 = 608 numbers; Linear(32, 4) with 132 is frozen;
+/// the buffers are two times 32 floats and a 64-bit count. Adam keeps two numbers for each trained one, and a step
+/// count for each of four tensors.
 fn what_stays_in_memory_is_measured(python: &str) {
     let ran = Place::new().run(&["--memory"], &[python, &fixture("memory.py")]);
     assert_eq!(ran.code(), 0, "{}", ran.err());
@@ -877,7 +876,7 @@ fn a_window_waits_for_the_capture_of_a_graph(python: &str) {
     let place = Place::new();
     let ran = place.run(&[], &[python, &fixture("capturing.py")]);
     assert_eq!(ran.code(), 0, "{}", ran.err());
-    // It closes after step 19, and the steps after the last one are none of it.
+    // It closes after step 19 and excludes the steps after the last one.
     assert_eq!(ran.windows(), [(14, 16)], "{}", ran.seen);
     assert_eq!(ran.seen["steps_used"], 3, "{}", ran.seen);
 }
@@ -892,8 +891,8 @@ fn a_validation_in_the_window_ends_it(python: &str) {
     assert!(dropped.contains("did a validation begin?"), "{}", ran.seen);
 }
 
-/// What the job itself takes more at every step does not end a window, whatever a step does; what a validation
-/// takes does, while the time that the window may be open is not over.
+/// Memory that the job itself adds at every step does not end a window; memory of a validation does, within the time
+/// that the window may be open.
 fn memory_that_grows_at_every_step_is_no_validation(python: &str) {
     let recorded = |kind: &str| Place::new().run(&[], &[python, &fixture("grows.py"), kind]);
     for kind in ["caches", "closures"] {
@@ -914,14 +913,14 @@ fn a_window_is_tried_again_however_many_were_dropped(python: &str) {
     assert!(first > 70 && last == first + 2, "{}", ran.seen);
 }
 
-/// The window is of one batch a step; later steps accumulate the gradients of four.
+/// The window has one batch per step; later steps accumulate the gradients of four.
 fn steps_that_do_more_than_the_recorded_ones_are_noted(python: &str) {
     let ran = Place::new().run(&[], &[python, &fixture("ramps.py")]);
     assert_eq!(ran.windows(), [(11, 13)], "{}", ran.seen);
     assert!(ran.err().contains("times the autograd nodes of the recorded ones"), "{}", ran.err());
     let times = ran.seen["processes"][0]["later_work"].as_f64().unwrap();
     assert!((3.5..4.5).contains(&times), "{times}");
-    // Two batches in the window, of which the model is given one where it is looked at.
+    // Two batches in the window; the model gets one in the step before it.
     let ran = Place::new().run(&[], &[python, &fixture("ramps.py"), "twice"]);
     let times = ran.seen["processes"][0]["later_work"].as_f64().unwrap();
     assert!((1.8..2.2).contains(&times), "{times}");
@@ -937,7 +936,7 @@ fn steps_on_a_cpu_are_not_judged_by_their_time(python: &str) {
     assert!(ran.err().contains("or other programs delayed them"), "{}", ran.err());
 }
 
-/// What exports or compiles a model in the step that is looked at gets what it would.
+/// Code that exports or compiles a model in the watched step gets the usual result.
 fn exports_in_the_step_looked_at_are_as_they_would_be(python: &str) {
     for how in ["export", "strict", "compile", "trace"] {
         let place = Place::new();
@@ -951,7 +950,7 @@ fn exports_in_the_step_looked_at_are_as_they_would_be(python: &str) {
     }
 }
 
-/// Jobs that leave little room: what is not recorded is explained, and nothing reaches their output.
+/// Jobs that leave little room: the report explains what was not recorded, and the job's output stays the same.
 fn crowded_jobs_are_left_as_they_are(python: &str) {
     for how in ["signals", "files", "optimizers", "nested"] {
         let place = Place::new();
@@ -972,8 +971,8 @@ fn crowded_jobs_are_left_as_they_are(python: &str) {
     }
 }
 
-/// The batch size is that of the model's input, or it is said why it is not known; and the
-/// operators are those of the step: counted by hand, an optimizer's as a GPU runs them.
+/// The batch size is that of the model's input, or the report explains why it is unknown; and the operators are those
+/// of the step: counted by hand, the optimizer's as a GPU runs them.
 fn what_a_step_processes_is_found_or_it_is_said_why_not(python: &str) {
     let products = |ran: &Ran, phase: Phase| -> u32 {
         let operations = &ran.profile.as_ref().unwrap().operations;
@@ -983,7 +982,7 @@ fn what_a_step_processes_is_found_or_it_is_said_why_not(python: &str) {
     // Products of the forward and of the backward pass: the first layer's input has no gradient.
     for (kind, batch, forward, backward, note) in [
         ("loader", Some(12), 2, 3, "batch size 12 from the first input of Sequential, [12, 16]"),
-        // The batches of a loader beside the rows of the network.
+        // The loader's batches differ from the network's rows.
         (
             "pairs in rows",
             Some(24),
@@ -1017,7 +1016,7 @@ fn what_a_step_processes_is_found_or_it_is_said_why_not(python: &str) {
         ("learns from what it did", Some(12), 4, 3, "batch size 12 from"),
         ("pairs", None, 4, 6, "a step has 2 calls of the model, 1 backward pass"),
         ("closure", None, 0, 0, "the optimizer evaluates its closure"),
-        // The last product is broken off where the block is computed again.
+        // Recomputation stops before the last product of the block.
         ("checkpoints", Some(12), 2, 4, "batch size 12 from the first input of Given, [12, 16]"),
         ("adversary", None, 4, 7, "each with a backward pass: on different batches, or on one again"),
         ("twice", None, 4, 6, "each with a backward pass: on different batches, or on one again"),
@@ -1039,7 +1038,7 @@ fn what_a_step_processes_is_found_or_it_is_said_why_not(python: &str) {
         let profile = ran.profile.as_ref().unwrap_or_else(|| panic!("{kind}: {said}"));
         let old = torch_version(python) < (2, 2);
         if old && kind == "keywords" {
-            continue; // It does not tell a module's keywords.
+            continue; // 2.2 and later record a module's keywords.
         }
         assert_eq!(profile.workload.batch_size, batch, "{kind}: {notes}");
         assert!(old || notes.contains(note), "{kind}: {notes}");
@@ -1061,7 +1060,7 @@ fn what_a_step_processes_is_found_or_it_is_said_why_not(python: &str) {
     }
 }
 
-/// What is said to do next works as it is said, whatever the names of files are.
+/// The suggested next command works as printed, whatever the file names.
 fn the_next_command_works_as_it_is(python: &str) {
     let next = |said: &str| {
         let line = said.lines().rev().find_map(|line| line.split_once("next: ")).unwrap_or_else(|| panic!("{said}")).1;
@@ -1092,7 +1091,7 @@ fn the_next_command_works_as_it_is(python: &str) {
     }
 }
 
-/// The job's end is told as what it was, and advice given where it helps.
+/// Reports how the job ended, and gives advice if it helps.
 fn who_ended_a_job_and_why_nothing_was_recorded_is_said(python: &str) {
     let place = Place::new();
     let script = fixture("slow.py");
@@ -1105,14 +1104,14 @@ fn who_ended_a_job_and_why_nothing_was_recorded_is_said(python: &str) {
     assert!(said.contains("killed by SIGKILL") && said.contains("out of memory?") && !said.contains("try "), "{said}");
 }
 
-/// Autograd takes a profiler back out that was started in one of its hooks.
+/// Autograd removes a profiler that was started in one of its hooks.
 fn no_window_opens_where_the_optimizer_steps_in_backward(python: &str) {
     let ran = Place::new().run(&[], &[python, &fixture("in_backward.py")]);
     assert_eq!(ran.code(), 0, "{}", ran.err());
     assert!(ran.err().contains("nothing recorded: the optimizer steps inside backward()"), "{}", ran.err());
 }
 
-/// Every step in a thread of its own; the last one ends in the window where 12 are made.
+/// Every step in its own thread; the last one ends inside the window if there are 12.
 fn training_in_other_threads_is_recorded_or_left_alone(python: &str) {
     let ask = "import torch; torch._C._profiler._ExperimentalConfig(profile_all_threads=True)";
     let can_all = Command::new(python).args(["-c", ask]).output().unwrap().status.success();
@@ -1121,7 +1120,7 @@ fn training_in_other_threads_is_recorded_or_left_alone(python: &str) {
         assert_eq!(ran.code(), 0, "{how}: {}", ran.err());
         assert_eq!(ran.out().contains("events of its own: True"), steps > 20, "{}", ran.err());
         if window == (0, 0) {
-            // That window is dropped; a later one is of all threads, where they can be recorded.
+            // That window is dropped; a later one records all threads, if PyTorch can.
             let later = ran.windows();
             let is_later = can_all && later.len() == 1 && later[0].0 > 20;
             let reason = "the training went on in another thread";
@@ -1134,7 +1133,7 @@ fn training_in_other_threads_is_recorded_or_left_alone(python: &str) {
     }
 }
 
-/// Whole programs: what a step processes is that of the step that is counted, or not known.
+/// Whole programs: the batch size is that of the counted step, or unknown.
 fn samples_and_parameters_are_those_of_the_step_that_is_counted(python: &str) {
     let program = |name: &str, how: &[&str]| {
         let place = Place::new();
@@ -1147,17 +1146,17 @@ fn samples_and_parameters_are_those_of_the_step_that_is_counted(python: &str) {
         };
         (profile.workload.batch_size, profile.workload.parameter_count, product(32), ran)
     };
-    // Every sample by itself, all at once.
+    // One sample at a time, all at once.
     let (batch, _, product, ran) = program("functional.py", &[]);
     assert_eq!(batch, None, "{}", ran.seen);
     assert!(ran.seen.to_string().contains("torch.func.vmap"), "{}", ran.seen);
     let (_, inputs) = product.unwrap();
     assert!(inputs.iter().flatten().any(|extent| *extent == 12), "{inputs:?}");
-    // An inner loop, whose optimizers do not last.
+    // An inner loop, whose optimizers are short-lived.
     let (batch, _, _, ran) = program("meta.py", &[]);
     assert_eq!(batch, Some(10));
     assert!(ran.seen.to_string().contains("of short-lived optimizers"), "{}", ran.seen);
-    // Another thread trains a model of its own.
+    // Another thread trains its own model.
     if torch_version(python) >= (2, 15) {
         let (_, parameters, _, ran) = program("threads.py", &["two"]);
         assert_eq!(parameters, Some(676), "{}", ran.seen);
@@ -1171,14 +1170,14 @@ fn a_profiler_that_the_program_begins_in_a_thread_is_whole(python: &str) {
     assert_eq!(ran.windows(), [(23, 25)], "the first was dropped: {}", ran.seen);
 }
 
-/// `PyTorch` crashes, or fails in the program, where two threads start or stop profilers at once.
+/// `PyTorch` crashes, or fails in the program, if two threads start or stop profilers at once.
 fn the_programs_profiler_and_ours_never_overlap(python: &str) {
     for moment in ["starts", "stops", "ends"] {
         let ran = Place::new().run(&[], &[python, &fixture("overlapping.py"), moment]);
         assert_eq!(ran.code(), 0, "{moment}: {}", ran.err());
         let whole = "moment came: True own profiler whole: [True] overlaps: 0\n";
         assert!(ran.out().starts_with(whole), "{moment}: {}", ran.out());
-        // Ours was to open then, and gave way.
+        // Our window was about to open, and gave way.
         assert!(moment != "ends" || ran.seen.to_string().contains("users_profiler"), "{moment}: {}", ran.seen);
     }
 }
@@ -1195,7 +1194,7 @@ fn signals_between_any_lines_of_ours_reach_the_program_and_leave_nothing_open(py
     assert_eq!((ran.code(), ran.out().as_str()), (0, out), "{}", ran.err());
 }
 
-/// Kineto's destructor waits for a thread that a child by `os.fork()` has not.
+/// Kineto's destructor waits for a thread that a child of `os.fork()` lacks.
 fn children_by_fork_end_as_they_would(python: &str) {
     let place = Place::new();
     let script = fixture("forks.py");
@@ -1206,10 +1205,10 @@ fn children_by_fork_end_as_they_would(python: &str) {
     assert!(ran.seen.to_string().contains("the process forked in it"), "{}", ran.seen);
 }
 
-/// An `LSTMCell` in a loop over time makes some 190 events a time step.
+/// An `LSTMCell` in a loop over time creates about 190 events per time step.
 fn steps_of_very_many_operators_are_recorded_one_by_one_or_not_at_all(python: &str) {
     let script = fixture("many_operators.py");
-    // Time steps, and those from the fifth step on; steps that are recorded; what is said.
+    // Time steps, and those from the fifth step on; recorded steps; message.
     for (times, later, window, said) in [
         ("400", "400", Some((5, 5)), "operators: 1 of 3 steps recorded"),
         ("90", "90", Some((5, 6)), "operators: 2 of 3 steps recorded"),
@@ -1234,7 +1233,7 @@ fn steps_of_very_many_operators_are_recorded_one_by_one_or_not_at_all(python: &s
     }
 }
 
-/// The number of the hook's socket may be that of a file of the job's.
+/// A file of the job may have the number of the hook's socket.
 fn files_of_a_job_that_closed_all_are_left_alone(python: &str) {
     let ran = Place::new().run(&[], &[python, &fixture("closes_files.py")]);
     assert_eq!((ran.code(), ran.out().as_str()), (0, "steps 40 loss 0.036575\n"), "{}", ran.err());
@@ -1250,7 +1249,7 @@ fn what_the_process_sees_of_itself_is_as_it_would_be(python: &str) {
     assert_eq!(ran.windows(), [(11, 13)], "{}", ran.seen);
 }
 
-/// Neither more graphs nor more frames, nor a break in a whole graph, nor a line of output.
+/// The same graphs and frames, no break in a whole graph, and no line of output.
 fn what_is_compiled_is_as_it_would_be(python: &str) {
     for name in ["compiled.py", "compiled_whole.py"] {
         let place = Place::new();
@@ -1270,7 +1269,7 @@ fn a_signal_while_a_window_is_dropped_ends_the_job_as_it_would(python: &str) {
     assert_eq!((ran.code(), &*ran.out()), (7, ""), "{}", ran.err());
 }
 
-/// The second optimizer has the steps from the hundredth on that the first did not make.
+/// The second optimizer counts from the hundredth step on that the first did not make.
 fn another_optimizer_takes_over_where_the_first_one_rests(python: &str) {
     let place = Place::new();
     let ran = place.run(&[], &[python, &fixture("two_phases.py")]);
@@ -1280,7 +1279,7 @@ fn another_optimizer_takes_over_where_the_first_one_rests(python: &str) {
     assert_eq!(ran.profile.unwrap().workload.parameter_count, Some(16 * 32 + 32 + 32 * 4 + 4));
 }
 
-/// Steps of 20 ms and what the loader takes: about half of a step, or hardly any of it.
+/// Steps of 20 ms plus the loader's time: about half of a step, or hardly any of it.
 fn what_is_waited_for_data_is_measured_and_told(python: &str) {
     let script = fixture("waits.py");
     let run = |waits: &[&str]| {
@@ -1294,8 +1293,7 @@ fn what_is_waited_for_data_is_measured_and_told(python: &str) {
     let slow = run(&["0.04", "0"]);
     let waiting = told(&slow);
     let share = waiting["share"].as_f64().unwrap();
-    // 40 ms of 60 by the clock, and what a loaded machine makes of it; not 60 of 80, as if the inner
-    // loader counted twice.
+    // 40 ms of 60 by the clock, more on a loaded machine; not 60 of 80, as if the inner loader counted twice.
     assert!((0.5..0.74).contains(&share), "{share}");
     assert_eq!(waiting["workers"], 0);
     assert_eq!(slow.seen["verdict"]["bound"], "data", "{}", slow.seen);
@@ -1310,26 +1308,26 @@ fn what_is_waited_for_data_is_measured_and_told(python: &str) {
     let quick = run(&["0", "0"]);
     assert!(told(&quick)["share"].as_f64().unwrap() < 0.2, "{}", quick.seen);
     assert_eq!(quick.seen["verdict"]["bound"], "cpu", "{}", quick.seen);
-    // Two workers load eight samples while two batches are computed.
+    // Two workers load eight samples during the computation of two batches.
     let beside = run(&["0.04", "2"]);
     assert_eq!(told(&beside)["workers"], 2);
     assert!(told(&beside)["share"].as_f64().unwrap() < share, "{}", beside.seen);
-    // 20 ms a batch in each of them, and what a loaded machine makes of it.
+    // 20 ms per batch in each worker, more on a loaded machine.
     let period = |ran: &Ran| ran.profile.as_ref().and_then(|it| it.step.as_ref()?.loader_period);
     let times = period(&beside).map(Micros::as_millis);
     assert!(times.is_some_and(|ms| (9.9..200.0).contains(&ms)), "{times:?}: {}", beside.seen);
     assert_eq!(period(&slow), None, "loads in the training process");
     assert!(told(&slow)["cores"].as_u64().unwrap() >= 1, "{}", slow.seen);
-    // What an epoch takes to begin: 40 ms for two steps.
+    // The start of an epoch: 40 ms for two steps.
     let epochs = run(&["0", "0", "0.04"]);
     assert!((0.3..0.65).contains(&told(&epochs)["share"].as_f64().unwrap()), "{}", epochs.seen);
-    // A job that uses none.
+    // A job without a loader.
     let none = Place::new().run(&[], &[python, &fixture("plain.py")]);
     assert!(told(&none).is_null() && !none.seen["processes"][0].is_null(), "{}", none.seen);
     assert!(!none.err().contains("waited for data"), "{}", none.err());
 }
 
-/// A PyTorch whose loader has another inside: the job and the rest of the recording are as ever.
+/// A PyTorch with a different loader inside: the job and the rest of the recording do not change.
 fn a_loader_that_is_not_what_it_was_costs_that_figure_alone(python: &str) {
     let place = Place::new();
     let broken = "import os, runpy, sys, torch.utils.data.dataloader as loader\n\
@@ -1369,7 +1367,7 @@ fn what_another_network_compiles_is_as_it_would_be(python: &str) {
     }
 }
 
-/// A pause, or a generator that computes: by the clock of the program, its history and its verdict alike.
+/// A pause, or a generator that computes: the program's clock, its history and its verdict agree.
 fn work_between_the_steps_is_no_forward_pass(python: &str) {
     let script = fixture("between.py");
     for (kind, seconds, outside) in [
@@ -1391,7 +1389,7 @@ fn work_between_the_steps_is_no_forward_pass(python: &str) {
         assert!(!because.contains("input"), "no DataLoader: {because}");
         let after = |words: &str| because.split(words).nth(1)?.split_whitespace().next()?.parse::<f64>().ok();
         let rest = after("outside the passes for ").or_else(|| after(" and the rest ")).unwrap() / 100.0;
-        // A loaded machine runs the sampled steps at another speed than the others.
+        // On a loaded machine the sampled steps run at another speed than the others.
         assert!((rest - share).abs() < 0.2, "{kind}: {share} by its clock: {verdict}");
     }
 }

@@ -37,7 +37,7 @@ fn rows_correct_predictions_for_their_gpu() {
     let folder = Folder::new();
     folder.write("step.json", STEP);
     folder.write("operators.csv", &collected(60));
-    // 8.6 GFLOP at 2 TFLOP/s: 4.3 ms; the shipped models take the board for a faster one.
+    // 8.6 GFLOP at 2 TFLOP/s: 4.3 ms; the shipped models assume a faster board.
     let (before, _) = on_t4(&folder, &[]);
     assert!(before < 3500.0, "{before}");
     let (after, notes) = on_t4(&folder, &["--measured", "operators.csv"]);
@@ -93,7 +93,7 @@ fn what_is_missing_is_said() {
     assert!(code == 2 && text.contains("no GPU \"a900\""), "{text}");
 }
 
-/// A Python that has no PyTorch, and one whose PyTorch sees no GPU.
+/// A Python without PyTorch, and one whose PyTorch sees no GPU.
 fn a_python_that_will_not_do_is_said() {
     let folder = Folder::new();
     folder.write("none/torch.py", "raise ImportError('No module named torch')\n");
@@ -101,7 +101,7 @@ fn a_python_that_will_not_do_is_said() {
         "blind/torch.py",
         "__version__ = '9.9'\nclass version: cuda = '13.0'\nclass cuda: is_available = staticmethod(lambda: False)\n",
     );
-    // A file of the folder one is in must not stand for a module.
+    // A file of the current folder must not shadow a module.
     folder.write("random.py", "raise SystemExit('taken for the standard library')\n");
     let path = |name: &str| -> PathBuf { folder.0.path().join(name) };
     let (code, text) = collect(&folder, &[("PYTHONPATH", &path("none"))], &["--budget", "1m"]);
@@ -128,7 +128,7 @@ fn the_program_on_a_processor_killed_and_going_on(python: &str) {
     while lines() < 12 && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(50));
     }
-    // The interpreter has our process: nothing is left running.
+    // The interpreter has our process id: nothing keeps running.
     child.kill().unwrap();
     child.wait().unwrap();
     let before = std::fs::read_to_string(&csv).unwrap();
@@ -138,7 +138,7 @@ fn the_program_on_a_processor_killed_and_going_on(python: &str) {
     let began = Instant::now();
     let (code, text) = collect(&folder, &[], &[&args[..], &["25s"]].concat());
     assert_eq!(code, 0, "{text}");
-    // Ten minutes' worth of rows were to be had.
+    // There were rows for ten minutes.
     assert!(began.elapsed() < Duration::from_secs(120), "{:?}", began.elapsed());
     assert!(text.contains("its last line was cut off and is measured again"), "{text}");
     assert!(text.contains(&format!("going on after {} of", whole - 2)), "{text}");

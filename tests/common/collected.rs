@@ -1,4 +1,4 @@
-//! What `habitat-tui collect` writes.
+//! Output of `habitat-tui collect`.
 #![allow(dead_code, missing_docs, unreachable_pub, clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::fmt::Write as _;
@@ -12,7 +12,7 @@ pub fn head(name: &str, sms: u32, memory: u64) -> String {
     )
 }
 
-/// Linear layers of a T4 that holds but 2 TFLOP/s, its calls queued: 2 µs and the arithmetic.
+/// Linear layers of a T4 that sustains only 2 TFLOP/s, with queued calls: 2 µs and the arithmetic.
 pub fn collected(rows: usize) -> String {
     let mut table = format!("{}\n{HEADINGS}\n", head("Tesla T4", 40, 15_828_320_256));
     for number in 0..rows {

@@ -1,4 +1,4 @@
-//! A running job for the tests of its screens: what is told of it, step by step.
+//! A running job for the tests of its screens, step by step.
 #![allow(dead_code, missing_docs, unreachable_pub, clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use habitat_tui::units::{Micros, Range};
 
 use super::common::{keys, launch, text};
 
-/// A launch on a job of which nothing is known.
+/// A launch on a job without any facts.
 pub fn started() -> Launch {
     let mut launch = launch();
     launch.setup.profile = Arc::new(Profile { operations: Vec::new(), origin: None, step: None, ..recorded() });
@@ -45,7 +45,7 @@ pub fn process(pid: u32, rank: Option<u32>, steps: u64) -> Process {
     Process { pid, rank, python, torch, steps, ..Process::default() }
 }
 
-/// One that started CUDA.
+/// A process that started CUDA.
 pub fn cuda(pid: u32) -> Process {
     Process { pid, ..Process::default() }
 }
@@ -114,7 +114,7 @@ pub fn ended(words: &str, well: bool, remedy: Option<&str>) -> Msg {
     seen(Snapshot { state, ..steady() })
 }
 
-/// A job in full swing, recorded, then the keys.
+/// A running, recorded job; then the keys.
 pub fn running(pressed: &str) -> Vec<Msg> {
     let mut messages =
         vec![at(State::Started), output(&["epoch 1", "loss 2.31", "loss 2.29"]), seen(steady()), profile()];

@@ -1,5 +1,4 @@
-//! A small step, four GPUs and four offers; what the screens show of them comes from the
-//! program's own predictor and planner.
+//! A small step, four GPUs and four offers; the program's own predictor and planner compute what the screens show.
 #![allow(dead_code, missing_docs, unreachable_pub, clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 use std::sync::{Arc, LazyLock};
@@ -58,7 +57,7 @@ fn slug(text: &str) -> GpuSlug {
     GpuSlug::new(text).unwrap()
 }
 
-/// The screen as lines, without blanks at their ends.
+/// Lines of the screen, without trailing blanks.
 pub fn text(buffer: &ratatui::buffer::Buffer) -> String {
     let mut lines = String::new();
     for y in 0..buffer.area.height {
@@ -69,7 +68,7 @@ pub fn text(buffer: &ratatui::buffer::Buffer) -> String {
     lines
 }
 
-/// Keys as they are written in settings, between spaces.
+/// Keys as in the settings, separated by spaces.
 pub fn keys(text: &str) -> Vec<Key> {
     text.split_whitespace().map(|key| key.parse().unwrap()).collect()
 }
@@ -155,13 +154,13 @@ pub fn launch() -> Launch {
             filter: None,
             launch: habitat_tui::report::launch::Launch::default(),
         },
-        // Nothing is written, whatever is saved.
+        // Saving writes nothing.
         engine: Engine { save: Arc::new(|path, _, _| SaveOutcome::Saved(path.to_owned())), ..engine },
         colours_asked: true,
     }
 }
 
-/// The same beside an earlier recording, in which a product was faster and another normalisation stood.
+/// The same beside an earlier recording with a faster product and another normalisation.
 pub fn compared() -> Launch {
     let mut launch = launch();
     let mut earlier = (*launch.setup.profile).clone();
@@ -176,8 +175,8 @@ pub fn compared() -> Launch {
     launch
 }
 
-/// The same with a file of jobs: three on two machines, by the program's own planner. The first is done
-/// within this deadline, or there is no plan.
+/// The same with a file of jobs: three on two machines, by the program's own planner. The first job meets this
+/// deadline, or there is no plan.
 pub fn jobs(deadline: f64) -> Launch {
     let mut launch = launch();
     launch.setup.jobs = Some("runs/jobs.toml".into());

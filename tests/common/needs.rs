@@ -1,7 +1,6 @@
-//! Tests that need something this machine may lack: a Python, PyTorch, a compiler, recordings
-//! beside the checkout, the rights of root. Each says what it needs in a list ([`trials!`]).
-//! Whether it is there is asked when the test is to run; where it is not, the test is reported
-//! as ignored, with the reason, and never as passed.
+//! Tests that need something this machine may lack: a Python, PyTorch, a compiler, recordings beside the checkout,
+//! root. Each lists its needs ([`trials!`]), which are checked just before it runs. If one is missing, the test is
+//! reported as ignored, with the reason, never as passed.
 #![allow(dead_code, unused_macros, missing_docs, unreachable_pub, clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::path::{Path, PathBuf};
@@ -9,11 +8,11 @@ use std::process::{Command, ExitCode};
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
-/// What a test needs, or why it is not there.
+/// A need of a test, or why it is missing.
 pub type Need<T> = Result<T, String>;
 
-/// The tests of a file, by what they need: `always ()` nothing, `when (need())` something that
-/// is there or is not, `with (need())` something that the test takes by reference.
+/// The tests of a file, by their needs: `always ()` none, `when (need())` one that is only checked, `with (need())` one
+/// that the test takes by reference.
 macro_rules! trials {
     ($($kind:ident $need:tt => [$($(#[$attribute:meta])* $test:path),* $(,)?]),* $(,)?) => {
         /// Every test of this file; the compiler warns of a function that is not listed.
@@ -32,7 +31,7 @@ macro_rules! trials {
     (@with ($need:expr) $test:path) => { $crate::needs::trial(concat!(module_path!(), "::", stringify!($test)), || $need, |it| $test(&it)) };
 }
 
-/// One test by its path in the crate, in a thread that has its name, so that the message of a panic names it.
+/// One test by its path in the crate, in a thread of its name, so that a panic message names it.
 pub fn trial<T: Send + 'static>(
     name: &'static str,
     need: impl FnOnce() -> Need<T> + Send + 'static,
@@ -48,12 +47,12 @@ pub fn trial<T: Send + 'static>(
     })
 }
 
-/// The `main` of a file of tests, which run in the order of the lists: the longest go first.
+/// The `main` of a file of tests, which run in the order of the lists: the longest first.
 pub fn run(trials: impl IntoIterator<Item = Vec<Trial>>) -> ExitCode {
     run_with(None, trials)
 }
 
-/// The same of tests that mostly wait, with a number of threads unless the user gives one.
+/// The same for tests that mostly wait, with this number of threads unless the user sets one.
 pub fn run_with(threads: Option<usize>, trials: impl IntoIterator<Item = Vec<Trial>>) -> ExitCode {
     let mut arguments = Arguments::from_args();
     if arguments.test_threads.is_none() {
@@ -63,7 +62,7 @@ pub fn run_with(threads: Option<usize>, trials: impl IntoIterator<Item = Vec<Tri
     libtest_mimic::run(&arguments, trials.into_iter().flatten().collect()).exit_code()
 }
 
-/// A program that answers `--version`.
+/// A program that supports `--version`.
 pub fn program(name: &str) -> Need<String> {
     let found = Command::new(name).arg("--version").output().is_ok_and(|output| output.status.success());
     if found { Ok(name.to_owned()) } else { Err(format!("there is no {name}")) }
@@ -91,7 +90,7 @@ pub fn torch_from(major: u32, minor: u32) -> Need<String> {
     }
 }
 
-/// Major and minor version of the interpreter's PyTorch, which is not loaded for it.
+/// Major and minor version of the interpreter's PyTorch, without loading it.
 pub fn torch_version(python: &str) -> (u32, u32) {
     let ask = "import importlib.metadata; print(importlib.metadata.version('torch'))";
     let output = Command::new(python).args(["-c", ask]).output().unwrap();
@@ -100,14 +99,14 @@ pub fn torch_version(python: &str) -> (u32, u32) {
     (numbers.next().unwrap(), numbers.next().unwrap())
 }
 
-/// A file or folder of the measurements and recordings that lie beside the checkout.
+/// A file or folder of the measurements and recordings beside the checkout.
 pub fn shared(name: &str) -> Need<PathBuf> {
     let folders = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
     let found = folders.map(|folder| folder.join("shared/data").join(name)).find(|path| path.exists());
     found.ok_or_else(|| format!("there is no shared/data/{name} beside the checkout"))
 }
 
-/// The rights of root, and the program with which root becomes another user.
+/// Root, and the program with which root becomes another user.
 pub fn root() -> Need<()> {
     let user = Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout == b"0\n");
     if !user {

@@ -1,4 +1,4 @@
-//! A folder to call the program in, and jobs that are run and recorded there.
+//! A folder to run the program in, and jobs that are recorded there.
 #![allow(dead_code, missing_docs, unreachable_pub, clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::process::{Child, Command, Output, Stdio};
@@ -7,16 +7,16 @@ use std::time::{Duration, Instant};
 use habitat_tui::profile::Profile;
 use serde_json::Value;
 
-/// A folder to run in, and what is set there.
+/// A folder to run in, and its variables.
 pub struct Place {
     pub folder: tempfile::TempDir,
     pub variables: Vec<(String, String)>,
 }
 
-/// A job that was run under `habitat-tui run`.
+/// A job that ran under `habitat-tui run`.
 pub struct Ran {
     pub output: Output,
-    /// What was seen of the job, as JSON; null where nothing was written.
+    /// Facts recorded about the job, as JSON; null if there is no file.
     pub seen: Value,
     pub profile: Option<Profile>,
 }
@@ -34,7 +34,7 @@ impl Place {
         self.folder.path().join(name).to_str().unwrap().to_owned()
     }
 
-    /// A program with the folder's own configuration and nobody's injected libraries.
+    /// A program with the folder's own configuration and without injected libraries.
     pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         command
@@ -67,7 +67,7 @@ impl Place {
             .unwrap()
     }
 
-    /// Waits for what [`start`](Self::start) began, and reads what was written.
+    /// Waits for a job from [`start`](Self::start), and reads its files.
     pub fn end(&self, child: Child) -> Ran {
         let output = child.wait_with_output().unwrap();
         let read = |name: &str| std::fs::read(self.path(name)).ok();
@@ -99,7 +99,7 @@ impl Ran {
         self.output.status.code().unwrap()
     }
 
-    /// Exit code and output, which are the job's.
+    /// Exit code and output of the job.
     pub fn job(&self) -> (i32, String) {
         (self.code(), self.out())
     }
@@ -134,7 +134,7 @@ pub fn err(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Waits a minute at the most.
+/// Waits a minute at most.
 pub fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
     let began = Instant::now();
     while !done() {

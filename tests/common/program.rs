@@ -1,4 +1,4 @@
-//! The program as it is called, in a folder of its own; from the tests of the workshop, its program.
+//! The program on the command line, in its own folder; in the lab's tests, the lab's program.
 #![allow(dead_code, missing_docs, unreachable_pub, clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ pub const PROFILE: &str = r#"{"format": "habitat-profile", "version": 1,
   "operations": [
     {"name": "aten::mm", "phase": "forward", "inputs": [[4096, 1024], [1024, 1024]], "outputs": [[4096, 1024]], "dtype": "float32", "device_time_us": 900.0}]}"#;
 
-/// A folder, and the time of day for the program (seconds since 1970, in UTC) if it is not that of the machine.
+/// A folder, and the time for the program (seconds since 1970, UTC) if it is not the machine's.
 pub struct Folder(pub tempfile::TempDir, Option<&'static str>);
 
 impl Folder {
@@ -27,7 +27,7 @@ impl Folder {
         Self(tempfile::tempdir().unwrap(), None)
     }
 
-    /// One in which it is that time, in UTC.
+    /// A folder with this time, UTC.
     pub fn at(now: &'static str) -> Self {
         Self(tempfile::tempdir().unwrap(), Some(now))
     }

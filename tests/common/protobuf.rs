@@ -1,6 +1,6 @@
-//! Fields of protocol buffers, encoded by hand.
+//! Protocol buffer fields, encoded by hand.
 
-/// A whole number as it is written without its field.
+/// An integer without its field.
 pub(crate) fn number(mut value: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     while value >= 0x80 {
@@ -11,12 +11,12 @@ pub(crate) fn number(mut value: u64) -> Vec<u8> {
     bytes
 }
 
-/// A field that is a whole number.
+/// An integer field.
 pub(crate) fn int(field: u64, value: u64) -> Vec<u8> {
     [number(field << 3), number(value)].concat()
 }
 
-/// A field that is a message, a text or a packed list.
+/// A field with a message, a text or a packed list.
 pub(crate) fn bytes(field: u64, content: &[u8]) -> Vec<u8> {
     [number(field << 3 | 2), number(content.len() as u64), content.to_vec()].concat()
 }

@@ -7,18 +7,18 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// What the server answers to a path.
+/// Response of the server to a path.
 #[derive(Debug, Clone)]
 pub struct Answer {
     status: u16,
     headers: Vec<(String, String)>,
     body: Vec<u8>,
     says_length: bool,
-    /// Ends the connection after so many bytes, the first time.
+    /// Ends the connection after this many bytes, the first time.
     cut_off: Option<usize>,
-    /// Says nothing more after so many bytes, for so long.
+    /// Pauses after this many bytes, for this long.
     silent: Option<(usize, Duration)>,
-    /// Waits so long between pieces.
+    /// Pause between pieces.
     pause: Option<Duration>,
 }
 
@@ -60,7 +60,7 @@ impl Answer {
 
 type Answers = Arc<Mutex<HashMap<String, Answer>>>;
 
-/// Answers on a port of its own for as long as the test runs.
+/// Serves on its own port while the test runs.
 pub struct Server {
     port: u16,
     answers: Answers,
@@ -92,7 +92,7 @@ impl Server {
         self.answers.lock().unwrap().insert(path.to_owned(), answer);
     }
 
-    /// The heads of the requests so far, in small letters.
+    /// Headers of the requests so far, in lower case.
     pub fn requests(&self) -> Vec<String> {
         self.requests.lock().unwrap().clone()
     }
@@ -118,7 +118,7 @@ fn serve(mut stream: TcpStream, answers: &Answers, requests: &Mutex<Vec<String>>
         }
         found
     };
-    // A client that gave up is no failure of the server.
+    // A client that gave up is not an error.
     let _ = reply(&mut stream, &head, &answer);
 }
 

@@ -17,7 +17,7 @@ pub(crate) fn catalog() -> Catalog {
     Catalog::new(files.map(parsed).collect::<Vec<_>>())
 }
 
-/// A sample of `profiler/samples`, by its file's name without the ending.
+/// A sample of `profiler/samples`, by its file name without extension.
 pub(crate) fn sample(name: &str) -> Profile {
     let path = root().join(format!("profiler/samples/{name}.habitat.json.zst"));
     let json = zstd::decode_all(std::fs::File::open(path).unwrap()).unwrap();

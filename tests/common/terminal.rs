@@ -1,4 +1,4 @@
-//! The program in a pseudo-terminal, in a folder of its own.
+//! The program in a pseudo-terminal, in its own folder.
 #![allow(dead_code, missing_docs, unreachable_pub, clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::io::{Read, Write};
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A program in a terminal of its own, in a folder of its own.
+/// A program in its own terminal and folder.
 pub struct Terminal {
     pub folder: tempfile::TempDir,
     pub child: Box<dyn Child + Send + Sync>,
@@ -21,14 +21,14 @@ pub struct Terminal {
     pub writer: Option<Box<dyn Write + Send>>,
     pub screen: Arc<Mutex<vt100::Parser>>,
     pub closed: Arc<AtomicBool>,
-    /// Bytes that the program has written.
+    /// Number of bytes written so far.
     pub written: Arc<AtomicUsize>,
-    /// The same, all of them.
+    /// All bytes written so far.
     pub output: Arc<Mutex<Vec<u8>>>,
 }
 
 impl Terminal {
-    /// `program` with `arguments`.
+    /// Starts `program` with `arguments`.
     pub fn open(program: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
         let size = PtySize { rows: 40, cols: 120, pixel_width: 0, pixel_height: 0 };
         let pair = native_pty_system().openpty(size).unwrap();
@@ -43,7 +43,7 @@ impl Terminal {
         command.env("PATH", std::env::var_os("PATH").unwrap());
         command.env("HOME", folder.path());
         command.env("HABITAT_TUI_CONFIG_DIR", folder.path().join("config"));
-        // What is left by a program that was killed goes with the folder.
+        // Files of a killed program are removed with the folder.
         std::fs::create_dir(folder.path().join("tmp")).unwrap();
         command.env("TMPDIR", folder.path().join("tmp"));
         for (name, value) in variables {
@@ -73,14 +73,14 @@ impl Terminal {
         Self { folder, child, master: Some(pair.master), writer: Some(writer), screen, closed, written, output }
     }
 
-    /// The window gets another size.
+    /// Resizes the window.
     pub fn resize(&self, cols: u16, rows: u16) {
         let size = PtySize { rows, cols, pixel_width: 0, pixel_height: 0 };
         self.screen.lock().unwrap().screen_mut().set_size(rows, cols);
         self.master.as_ref().unwrap().resize(size).unwrap();
     }
 
-    /// What is still on for the program: alternate screen, hidden cursor, bracketed paste, mouse.
+    /// Modes that the program still has on: alternate screen, hidden cursor, bracketed paste, mouse.
     pub fn taken(&self) -> Vec<&'static str> {
         let parser = self.screen.lock().unwrap();
         let screen = parser.screen();
@@ -93,7 +93,7 @@ impl Terminal {
         taken.into_iter().filter(|(is_on, _)| *is_on).map(|(_, name)| name).collect()
     }
 
-    /// All that the program has written, lines ended as in a file.
+    /// All output of the program, with line ends as in a file.
     pub fn written_text(&self) -> String {
         String::from_utf8_lossy(&self.output.lock().unwrap()).replace("\r\n", "\n")
     }
@@ -106,7 +106,7 @@ impl Terminal {
         self.sees_that(what, |screen| screen.contents().contains(what));
     }
 
-    /// Waits until something holds of the screen, which may be half drawn before.
+    /// Waits until a condition holds on the screen, which may be half drawn before.
     pub fn sees_that(&self, what: &str, is_so: impl Fn(&vt100::Screen) -> bool) {
         let end = Instant::now() + PATIENCE;
         while !is_so(self.screen.lock().unwrap().screen()) {
@@ -121,12 +121,12 @@ impl Terminal {
         writer.flush().unwrap();
     }
 
-    /// Waits for the program's end; its exit code.
+    /// Waits for the program's end; returns its exit code.
     pub fn ends(&mut self) -> u32 {
         let end = Instant::now() + PATIENCE;
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
-                // What was written last may still be on its way.
+                // The last output may still be on its way.
                 std::thread::sleep(Duration::from_millis(100));
                 return status.exit_code();
             }
@@ -135,7 +135,7 @@ impl Terminal {
         }
     }
 
-    /// The terminal goes away, as soon as the reader has read once more.
+    /// Closes the terminal, as soon as the reader has read once more.
     pub fn close(&mut self) {
         self.closed.store(true, Ordering::SeqCst);
         self.writer = None;
@@ -150,13 +150,13 @@ impl Terminal {
         std::fs::read_to_string(self.path(name)).unwrap_or_default()
     }
 
-    /// Files that end so.
+    /// Files with this extension.
     pub fn files(&self, ending: &str) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(self.folder.path()).unwrap();
         entries.map(|entry| entry.unwrap().path()).filter(|path| path.to_str().unwrap().ends_with(ending)).collect()
     }
 
-    /// The log, chosen by the program.
+    /// The log, in the file that the program chose.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.files(".log")[0]).unwrap()
     }
@@ -165,7 +165,7 @@ impl Terminal {
 impl Drop for Terminal {
     fn drop(&mut self) {
         let _ = self.child.kill();
-        // A job that a failed test leaves behind.
+        // A job that a failed test left running.
         if let Ok(saw) = serde_json::from_str::<Value>(&self.read("saw"))
             && std::thread::panicking()
         {

@@ -1,8 +1,8 @@
-//! `habitat-tui run --cupti` as a user meets it, on a machine without a GPU: a C program
-//! over stand-ins for `libcuda.so.1` and `libcupti.so.12` that load the recorder as the
-//! driver does and hand it records of the real layout. Everything else is real.
+//! `habitat-tui run --cupti` from the user's side, on a machine without a GPU: a C program over fakes of `libcuda.so.1`
+//! and `libcupti.so.12`, which load the recorder as the driver does and pass it records of the real layout. Everything
+//! else is real.
 //!
-//! Needs a `cc`. With `HABITAT_TUI_TEST_LIBCUPTI` the
-//! path of a real libcupti, what that does without a driver is tried too.
+//! Needs a `cc`. With `HABITAT_TUI_TEST_LIBCUPTI`, the path of a real libcupti, also tests that library without a
+//! driver.
 
 pub(crate) mod tests;

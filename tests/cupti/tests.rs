@@ -39,14 +39,14 @@ trials! {
     ],
 }
 
-/// The recorder, as the tests' build made it.
+/// The recorder from the tests' build.
 fn recorder() -> PathBuf {
     let folder = Path::new(env!("CARGO_BIN_EXE_habitat-tui")).parent().unwrap();
     let built = ["deps/libhabitat_cupti.so", "libhabitat_cupti.so"].map(|name| folder.join(name));
     built.into_iter().find(|path| path.is_file()).unwrap()
 }
 
-/// A folder with the program and both stand-ins.
+/// A folder with the program and both fakes.
 fn built() -> Need<&'static Path> {
     static BUILT: OnceLock<Need<PathBuf>> = OnceLock::new();
     let built = BUILT.get_or_init(|| {
@@ -70,7 +70,7 @@ fn built() -> Need<&'static Path> {
     built.as_deref().map_err(Clone::clone)
 }
 
-/// A folder in which the stand-ins are found.
+/// A folder in which the program finds the fakes.
 fn place(variables: &[(&str, &str)]) -> Place {
     let mut place = Place::new();
     let text = |path: &Path| path.to_str().unwrap().to_owned();
@@ -81,7 +81,7 @@ fn place(variables: &[(&str, &str)]) -> Place {
     place
 }
 
-/// A job recorded by CUPTI, in a place of its own.
+/// A job recorded by CUPTI, in its own place.
 fn run(variables: &[(&str, &str)], options: &[&str], job: &[&str]) -> Ran {
     place(variables).run(&[&["--cupti"], options].concat(), job)
 }
@@ -90,7 +90,7 @@ fn program() -> Need<String> {
     built().map(|folder| folder.join("program").to_str().unwrap().to_owned())
 }
 
-/// The program, where the machine has no driver that it would find.
+/// The program, if the machine has no driver.
 fn without_driver() -> Need<String> {
     let program = program()?;
     let bare = Command::new(&program).args(["train", "0"]).env("LD_LIBRARY_PATH", "/nowhere").output().unwrap();
@@ -105,7 +105,7 @@ fn real_cupti() -> Need<String> {
 
 const WINDOW: [&str; 4] = ["--after-seconds", "0.3", "--for-seconds", "0.6"];
 
-/// The kernels of a step, by name: how many and how long all of them take.
+/// The kernels of a step, by name: their number and total time.
 fn kernels(profile: &Profile, name: &str) -> (u32, f64) {
     let all = profile.operations.iter().filter(|operation| operation.name.starts_with(name));
     all.fold((0, 0.0), |(count, time), operation| {
@@ -141,7 +141,7 @@ fn a_cuda_program_becomes_a_profile(program: &str) {
     assert_eq!((gemm.phase, kernel.grid, kernel.block), (Phase::Other, Some([256, 1, 1]), Some([256, 1, 1])));
     assert_eq!((kernel.registers_per_thread, kernel.shared_memory_bytes()), (Some(40), Some(1536)));
     println!("{}", ran.err());
-    // And it can be predicted from.
+    // `predict` accepts it.
     let predicted = Command::new(env!("CARGO_BIN_EXE_habitat-tui"))
         .current_dir(place.folder.path())
         .env("HABITAT_TUI_CONFIG_DIR", place.folder.path().join("config"))
@@ -159,7 +159,7 @@ fn named_ranges_are_steps_and_others_say_phases(program: &str) {
     assert_eq!(ran.job(), (3, "nvtx 1\ndone\n".to_owned()), "{}", ran.err());
     let profile = ran.profile.as_ref().unwrap_or_else(|| panic!("{}", ran.err()));
     assert_eq!(profile.recording.as_ref().unwrap().step_marks.as_deref(), Some("ranges named by --step-range"));
-    // What is named as a part of the step is its phase, as in recordings of Nsight Systems.
+    // The named part of the step is its phase, as in recordings of Nsight Systems.
     let of = |name: &str| {
         let operation = profile.operations.iter().find(|operation| operation.name.starts_with(name)).unwrap();
         (operation.phase.name(), operation.module.as_deref())
@@ -177,7 +177,7 @@ fn named_ranges_are_steps_and_others_say_phases(program: &str) {
     );
 }
 
-/// PyTorch loads libraries for seconds after it started CUDA.
+/// PyTorch loads libraries for seconds after it starts CUDA.
 fn a_window_waits_for_the_first_kernel(program: &str) {
     let ran = run(&[], &["--after-seconds", "0.1", "--for-seconds", "0.3"], &[program, "late", "2.5"]);
     assert_eq!(ran.job(), (3, "done\n".to_owned()), "{}", ran.err());
@@ -194,7 +194,7 @@ fn what_cupti_refuses_is_said_and_harms_nothing(program: &str) {
         ),
         ("FAKE_SUBSCRIBE", "15", "CUPTI_ERROR_NOT_INITIALIZED; the driver may be missing"),
         ("FAKE_ENABLE", "35", "cuptiActivityEnable answers 35 CUPTI_ERROR_INSUFFICIENT_PRIVILEGES; this user"),
-        // A number of tomorrow.
+        // A status code of a future version.
         ("FAKE_ENABLE", "4711", "answers 4711"),
         ("HABITAT_TUI_CUPTI_LIBRARY", "/nowhere/libcupti.so", "no CUPTI could be loaded: /nowhere/libcupti.so"),
     ] {
@@ -221,7 +221,7 @@ fn a_job_that_never_starts_cuda_is_said() {
 
 fn a_real_cupti_does_no_harm_without_a_driver(real: &str) {
     let program = program().unwrap();
-    // With a stand-in for the driver the real CUPTI is loaded and must say no.
+    // With a fake driver, the real CUPTI is loaded and must refuse.
     let ran = run(&[("HABITAT_TUI_CUPTI_LIBRARY", real)], &WINDOW, &[&program, "train", "0.8"]);
     println!("{}", ran.err());
     assert!(ran.profile.is_none());
@@ -233,8 +233,8 @@ fn a_real_cupti_does_no_harm_without_a_driver(real: &str) {
 fn the_end_of_the_program_is_heard(program: &str) {
     let ran = run(&[], &["--after-seconds", "30"], &[program, "train", "0.3"]);
     assert_eq!(ran.job(), (3, "done\n".to_owned()));
-    assert!(ran.err().contains("the window was to open after 30.0 s; try a smaller --after-seconds"), "{}", ran.err());
-    // Within the window: what there is, is written.
+    assert!(ran.err().contains("the window opens after 30.0 s; try a smaller --after-seconds"), "{}", ran.err());
+    // Ends within the window: the trace so far is written.
     let ran = run(&[], &["--after-seconds", "0.1", "--for-seconds", "60"], &[program, "train", "0.8"]);
     assert_eq!(ran.job(), (3, "done\n".to_owned()));
     assert_eq!(kernels(ran.profile.as_ref().unwrap(), "gemm(").0, 2, "{}", ran.err());
@@ -256,8 +256,8 @@ fn a_child_of_the_program_writes_nothing(program: &str) {
     assert!(ran.profile.is_some() && began.elapsed() < Duration::from_secs(30));
 }
 
-/// `run --cupti` in a terminal.
-/// The trace is written by a thread of the recorder, and at the program's end by one of the program.
+/// `run --cupti` in a terminal. A thread of the recorder writes the trace; at the program's end one of the program
+/// does.
 fn a_limit_on_files_costs_the_trace_and_not_the_program(program: &str) {
     for seconds in ["0.6", "60"] {
         let limited = format!("ulimit -f 2; exec '{program}' train 1.5");
@@ -308,7 +308,7 @@ fn the_screens_say_why_a_cuda_program_is_not_recorded(program: &str) {
     let mut terminal = screens(&window, &[program, "train", "60"]);
     terminal.sees("recording kernels, 5");
     terminal.press("qs");
-    // Interrupted within the window: what CUPTI had is lost with the program.
+    // Interrupted within the window: CUPTI's records are lost with the program.
     assert_eq!(terminal.ends(), 130);
     let text = terminal.text();
     assert!(text.contains("the job was stopped by you; nothing recorded: the recording was not complete"), "{text}");
@@ -344,7 +344,7 @@ fn what_cannot_be_is_refused_before_the_job_starts() {
     }
 }
 
-/// As `cargo install` leaves it: the program alone.
+/// After `cargo install`: only the program.
 fn without_the_recorder_it_is_said_how_to_get_it() {
     let place = Place::new();
     std::fs::create_dir(place.path("bin")).unwrap();

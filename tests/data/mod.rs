@@ -1,5 +1,5 @@
-//! On tables and recordings that lie beside a checkout (`../shared/data`), not in it: what is
-//! shipped against the tables it was made from, and imports of public recordings.
+//! Tests on tables and recordings beside a checkout (`../shared/data`): shipped data against its source tables, and
+//! imports of public recordings.
 
 pub(crate) mod recordings;
 pub(crate) mod tables;

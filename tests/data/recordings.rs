@@ -1,4 +1,4 @@
-//! The public samples, against sums that SQL and a script of a few lines give.
+//! The public samples, against sums from SQL and a short script.
 
 use std::path::{Path, PathBuf};
 
@@ -36,9 +36,9 @@ fn near(value: f64, expected: f64) {
     assert!((value - expected).abs() < 1e-3 * expected.max(1.0), "{value}, expected {expected}");
 }
 
-/// `SELECT sum("end" - start)` over kernels, copies and fills of device 1 whose correlation
-/// number a call of the same process has: 257,913.733 µs in 2,648 rows, of them 2,005
-/// kernels with 255,057.356 µs; from the first start to the last end 289,270.568 µs.
+/// `SELECT sum("end" - start)` over kernels, copies and fills of device 1 whose correlation id occurs in a call of the
+/// same process: 257,913.733 µs in 2,648 rows, including 2,005 kernels with 255,057.356 µs; from the first start to the
+/// last end 289,270.568 µs.
 fn two_h100_with_operators(path: &Path) {
     let mut export = Export::open(path).unwrap();
     let options = ImportOptions { device: Some(1), ..ImportOptions::default() };
@@ -57,7 +57,7 @@ fn two_h100_with_operators(path: &Path) {
         .sum();
     near(flash, 128_489.9);
 
-    // Both ranks: no operation is counted with another's time.
+    // Both ranks: no operation has the time of another.
     let both = import::nsight(&mut export, &ImportOptions::default()).unwrap();
     assert_eq!(both.profile.recording.as_ref().unwrap().ranks, Some(2));
     let busy = both.profile.step.as_ref().unwrap().device_busy.unwrap().get();
@@ -65,7 +65,7 @@ fn two_h100_with_operators(path: &Path) {
     assert!((total / busy - 1.0).abs() < 0.03, "{total} of {busy}");
 }
 
-/// Every command that an import ends with does what it says.
+/// Every command that an import suggests works.
 fn the_next_commands_run_as_they_stand(recordings: &[PathBuf; 3]) {
     let bench = Folder::new();
     for (path, starts) in recordings.iter().zip([
@@ -101,9 +101,8 @@ fn a_recording_without_ranges_names_its_gpu(path: &Path) {
     assert_eq!(copy.name, "Memcpy DtoH (Device -> Pinned)");
 }
 
-/// 150 events, five runs of 30, 12,133.585 µs together; the ends of runs are 2,602.9,
-/// 2,524.9, 2,485.4 and 2,471.7 µs apart. The second run takes 2,747.864 µs, a sixth more than the
-/// others, and is left out.
+/// 150 events, five runs of 30, 12,133.585 µs together; the ends of runs are 2,602.9, 2,524.9, 2,485.4 and 2,471.7 µs
+/// apart. The second run takes 2,747.864 µs, a sixth more than the others, and is left out.
 fn jax_on_an_mi355(path: &Path) {
     let import = import::xplane(&std::fs::read(path).unwrap(), &ImportOptions::default()).unwrap();
     let profile = &import.profile;
@@ -118,8 +117,8 @@ fn jax_on_an_mi355(path: &Path) {
     assert_eq!(products.map(|operation| operation.count).sum::<u32>(), 5);
 }
 
-/// ResNet-50 traced in FP32 and made BF16 by the rule, against the list that autocast gives:
-/// each lies in the other's range or next to it.
+/// ResNet-50 traced in FP32 and converted to BF16 by the rule, against autocast's list: each is in the other's range or
+/// next to it.
 fn the_rule_for_mixed_precision_agrees_with_a_traced_autocast_step(lists: &Path) {
     let folder = Folder::new();
     let (plain, mixed) = (lists.join("resnet50_b64.json.gz"), lists.join("resnet50_b64_amp.json.gz"));
@@ -134,7 +133,7 @@ fn the_rule_for_mixed_precision_agrees_with_a_traced_autocast_step(lists: &Path)
     }
 }
 
-/// Transformers, whose sequence, width and tokens are all multiples of the batch.
+/// Transformers whose sequence, width and tokens are all multiples of the batch.
 fn measured_transformers_become_those_measured_at_another_batch_size(folder: &Path) {
     let read =
         |name: &str| habitat_tui::store::read_profile(&folder.join(format!("{name}.habitat.json.gz"))).unwrap().0;
@@ -151,8 +150,7 @@ fn measured_transformers_become_those_measured_at_another_batch_size(folder: &Pa
         for (a, b) in scaled.operations.iter().zip(&to.operations) {
             let time = b.total_device_time().map_or(0.0, habitat_tui::units::Micros::get);
             all += time;
-            // With as many tokens as features, the gradient of the input and that of the
-            // weight look alike: the work is the same.
+            // With as many tokens as features, the gradients of input and weight look alike: the work is the same.
             let work = |operation: &Operation| match &operation.inputs[..] {
                 [left, right] if family(operation) == Family::Gemm => left.iter().product::<u64>() * right[1],
                 _ => 0,

@@ -1,4 +1,4 @@
-//! What is shipped against the tables it was made from.
+//! Shipped data against its source tables.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -43,7 +43,7 @@ fn every_gpu_of_the_table_is_in_the_catalog_with_its_figures_and_doubts(path: &P
         let check = |key: &str, ours: Option<f64>| {
             assert!(close(ours, number(&row, key)), "{} {key}: {ours:?} {}", row["slug"], row[key]);
         };
-        // The table has one row for boards that are several entries by now.
+        // The table has one row for boards that are several entries now.
         let is_split = row["slug"] == "rtx-pro-6000-blackwell";
         assert!(gpu.name == row["name"] || is_split, "{}", gpu.name);
         assert_eq!(gpu.architecture, row["architecture"]);
@@ -89,8 +89,8 @@ fn cents(price: f64) -> u64 {
     (price * 1e6).round() as u64
 }
 
-/// The offers of a table. `8x H100 SXM (spot)` of the newer one is shipped as a spot price of
-/// `8x H100 SXM`; a remark has the date of some spot prices.
+/// The offers of a table. `8x H100 SXM (spot)` of the newer one is shipped as a spot price of `8x H100 SXM`; the date
+/// of some spot prices is in a remark.
 fn known(rows: &[Row]) -> BTreeMap<Known, &Row> {
     let mut all = BTreeMap::new();
     for row in rows {
@@ -130,7 +130,7 @@ fn every_offer_is_in_a_table_and_every_machine_of_the_newer_is_shipped(path: &Pa
                 && !row["price_note"].contains("SUSPECT");
             assert!(is_whole || offer.unusable.is_some(), "{} must not be used: {}", offer.id, row["price_note"]);
         } else {
-            // As many times the rate of one GPU.
+            // A multiple of the rate of one GPU.
             multiples += 1;
             assert!(
                 offer.note.as_ref().is_some_and(|note| note.contains("the size is of an earlier list")),
@@ -143,8 +143,8 @@ fn every_offer_is_in_a_table_and_every_machine_of_the_newer_is_shipped(path: &Pa
         }
     }
     println!("{from_new} offers are of the newer table, {from_old} of the older one, {multiples} multiples of a rate");
-    // Regions are thinned out, machines are not; a spot price may be left out that the newer table has as one
-    // of the same machine.
+    // Not all regions are shipped, but all machines; a spot price may be missing if the newer table has it for the same
+    // machine.
     for row in &newer {
         let named = &row["instance_type"];
         let machine = [" (spot)", " (preemptible)"].iter().find_map(|end| named.strip_suffix(end)).unwrap_or(named);
@@ -155,7 +155,7 @@ fn every_offer_is_in_a_table_and_every_machine_of_the_newer_is_shipped(path: &Pa
     }
 }
 
-/// The catalogs as published, and what the shipped prices made of them have in their source.
+/// The published catalogs, and the source that the shipped prices name for them.
 const CATALOGS: [(&str, &str, &str); 16] = [
     ("aws", "aws_excerpt.csv", "skypilot-org/"),
     ("azure", "azure_gpu_rows.csv", "anycloud-sh/"),
@@ -200,11 +200,11 @@ fn every_published_catalog_is_imported_as_it_is_shipped(folder: &Path) {
             let price = |price: Option<habitat_tui::units::UsdPerHour>| price.map(habitat_tui::units::UsdPerHour::get);
             let (on_demand, spot) = (price(row.on_demand), price(row.spot));
             let near = |a: Option<f64>, b: Option<f64>| a.zip(b).map_or(a == b, |(a, b)| (a - b).abs() < 1e-5);
-            // Of some machines only the spot price is shipped: a newer list has the other.
+            // Some machines are shipped only with a spot price: a newer list has the other.
             if on_demand.is_some() {
                 assert!(near(price(own.on_demand), on_demand), "{place}: {:?}, not {on_demand:?}", own.on_demand);
             }
-            // A spot price that repeats the price on demand is not imported.
+            // A spot price equal to the on-demand price is not imported.
             let spot = spot.filter(|spot| on_demand.is_none_or(|on_demand| *spot < on_demand));
             if spot.is_some() {
                 assert!(near(price(own.spot), spot), "{place}: spot {:?}, not {spot:?}", own.spot);

@@ -1,7 +1,7 @@
 //! Public traces of real GPUs, in a folder beside the checkout.
 //!
-//! The expected figures are those of the folder's README, or were counted from the JSON
-//! with a few lines of Python (launches between the marks, by correlation).
+//! The expected figures come from the folder's README, or were counted from the JSON with a few lines of Python
+//! (launches between the marks, by correlation id).
 
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -36,7 +36,7 @@ fn recorded(text: impl Read) -> Result<Recorded, TraceError> {
 struct Expected {
     file: &'static str,
     marks: StepMarks,
-    /// Found in the trace, used for the medians.
+    /// Steps in the trace, steps used for the medians.
     steps: (usize, usize),
     kernels: f64,
     /// Kernel time of a step in ms.
@@ -55,10 +55,10 @@ const EXPECTED: &[Expected] = &[
     Expected { file: "a100_alexnet_fwd", marks: StepMarks::WholeTrace, steps: (1, 1), kernels: 79.0, kernel_time: 10.692, duration: 12_840.0, joined: 0.99, mode: Mode::Inference, batch: None, precision: Some(Precision::Fp32) },
     // The products of its experts are in FP4.
     Expected { file: "b200_gptoss_infer_tp8_rank0", marks: StepMarks::WholeTrace, steps: (1, 1), kernels: 768.0, kernel_time: 10.863, duration: 87.0, joined: 0.99, mode: Mode::Inference, batch: None, precision: None },
-    // Without operators around the sums of the autograd engine, as 2.5 % of the time are.
+    // Without operators around the sums of the autograd engine, for 2.5 % of the time.
     Expected { file: "gpu_unknown_resnet50_b32_2021_oldest", marks: StepMarks::ProfilerStep, steps: (6, 6), kernels: 1476.0, kernel_time: 100.868, duration: 158.4, joined: 0.97, mode: Mode::Training, batch: Some(32), precision: Some(Precision::Fp32) },
     Expected { file: "h100_bert-small_infer", marks: StepMarks::ProfilerStep, steps: (1, 1), kernels: 60.0, kernel_time: 0.307, duration: 4.426, joined: 0.99, mode: Mode::Inference, batch: Some(1), precision: Some(Precision::Bf16) },
-    // Six batches of the DataLoader go by in its one step: how many samples that is, is not known.
+    // Its single step has six batches of the DataLoader: the number of samples is unknown.
     Expected { file: "h100_owlv2-large_infer", marks: StepMarks::ProfilerStep, steps: (1, 1), kernels: 4330.0, kernel_time: 551.452, duration: 1211.182, joined: 0.99, mode: Mode::Inference, batch: None, precision: Some(Precision::Bf16) },
     Expected { file: "h100_qwen1.5-0.5b_infer", marks: StepMarks::ProfilerStep, steps: (1, 1), kernels: 1029.0, kernel_time: 31.760, duration: 47.151, joined: 0.99, mode: Mode::Inference, batch: Some(16), precision: Some(Precision::Bf16) },
     // Kernels and launches only.
@@ -69,10 +69,10 @@ const EXPECTED: &[Expected] = &[
     Expected { file: "mi300x_norm_layers_fwdbwd", marks: StepMarks::WholeTrace, steps: (1, 1), kernels: 168.0, kernel_time: 0.992, duration: 1055.0, joined: 0.99, mode: Mode::Training, batch: None, precision: Some(Precision::Fp32) },
     Expected { file: "mi300x_owlv2-large_infer", marks: StepMarks::ProfilerStep, steps: (1, 1), kernels: 4255.0, kernel_time: 327.420, duration: 1096.36, joined: 0.99, mode: Mode::Inference, batch: None, precision: Some(Precision::Bf16) },
     Expected { file: "mi300x_qwen1.5-0.5b_infer", marks: StepMarks::ProfilerStep, steps: (1, 1), kernels: 1053.0, kernel_time: 29.743, duration: 42.739, joined: 0.99, mode: Mode::Inference, batch: Some(16), precision: Some(Precision::Bf16) },
-    // The device is behind the host: its marks are 16 ms apart.
+    // The device lags behind the host: its marks are 16 ms apart.
     Expected { file: "mi300x_resnet_ckpt_ddp8_rank0", marks: StepMarks::ProfilerStep, steps: (3, 3), kernels: 746.0, kernel_time: 22.145, duration: 18.77, joined: 0.99, mode: Mode::Training, batch: Some(10), precision: Some(Precision::Bf16) },
     Expected { file: "rtx2080ti_linear_train", marks: StepMarks::OptimizerStep, steps: (39, 39), kernels: 220.0, kernel_time: 9.243, duration: 24.65, joined: 0.99, mode: Mode::Training, batch: None, precision: Some(Precision::Fp32) },
-    // The README's 136.8 ms are the mean with the first step, which tries algorithms.
+    // The README's 136.8 ms are the mean including the first step, which tries algorithms.
     Expected { file: "rtx2080ti_resnet_train", marks: StepMarks::OptimizerStep, steps: (29, 29), kernels: 321.0, kernel_time: 136.8, duration: 219.5, joined: 0.99, mode: Mode::Training, batch: None, precision: Some(Precision::Fp32) },
     Expected { file: "v100_dlrm_ddp2_rank1", marks: StepMarks::ProfilerStep, steps: (6, 6), kernels: 1555.0, kernel_time: 124.298, duration: 116.7, joined: 0.98, mode: Mode::Training, batch: Some(1024), precision: Some(Precision::Fp32) },
     // The last step waits for the other rank and is left out.
@@ -182,8 +182,7 @@ fn cpu_traces_give_their_shapes(folder: &Path) {
     }
 }
 
-/// What is left of a trace without its marks: the work of the GPU, as a recorder that knows
-/// of kernels only has it.
+/// A trace without its marks: only the work of the GPU, as from a kernel recorder.
 fn kernels_alone(path: &Path) -> Vec<u8> {
     let mut json = String::new();
     let file = File::open(path).expect("the trace is there");
@@ -197,9 +196,8 @@ fn kernels_alone(path: &Path) -> Vec<u8> {
         .into_bytes()
 }
 
-/// The steps of the nine traces that mark three or more, from their kernels alone: as many
-/// kernels a step as between the marks. Cuts lie within the steps, so there may be one step
-/// fewer than marks.
+/// Finds the steps of the nine traces with three or more marks from kernels alone, with the same number of kernels per
+/// step. Cuts are within the steps, so there may be one step fewer than marks.
 fn steps_are_found_in_the_kernels_alone(folder: &Path) {
     println!(
         "{:<40} {:>12} {:>6} {:>16} {:>16} {:>18}",

@@ -1,7 +1,7 @@
-"""SkyPilot's optimizer on offers of AWS, with step times from outside.
+"""SkyPilot's optimizer on offers of AWS, with given step times.
 
-Takes JSON, {"offers": [[machine, gpu, vcpus, memory, price, region]], "hours": {gpu: hours}}, and
-prints the machine that it finds cheapest, and the one that it finds fastest. Fetches nothing.
+Reads JSON, {"offers": [[machine, gpu, vcpus, memory, price, region]], "hours": {gpu: hours}}, and prints the
+cheapest and the fastest machine that it finds. Fetches nothing.
 """
 
 import csv

@@ -1,4 +1,4 @@
-//! The plan of one GPU beside `SkyPilot`'s own optimizer, on the same offers with the same step times.
+//! The single-GPU plan beside `SkyPilot`'s own optimizer, on the same offers with the same step times.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -18,7 +18,7 @@ use super::tests::part;
 
 const STEPS: u64 = 1_000_000;
 
-/// Both take the same machine, for the lowest cost and for the earliest end. The start of a machine, which `SkyPilot`
+/// Both pick the same machine, for the lowest cost and for the earliest end. The start of a machine, which `SkyPilot`
 /// does not know, is left out of the plan.
 pub(crate) fn skypilot_finds_the_same_offer(python: &str) {
     let is_meant = |offer: &Offer| {
@@ -33,7 +33,7 @@ pub(crate) fn skypilot_finds_the_same_offer(python: &str) {
     let (mut rows, mut hours) = (Vec::new(), BTreeMap::new());
     for offer in &offers {
         let one = PriceBook::new([offer.clone()]);
-        // A step that does not fit, or a GPU without a prediction, is in neither.
+        // Steps that do not fit and GPUs without a prediction are in neither.
         let Some(planned) = plan(&predictions, &one, &goal).unwrap().parts.into_iter().next() else { continue };
         let alone = super::tests::plan(vec![part(offer).unwrap()]);
         let Ok(text) = texts(&alone, "x", Launcher::SkyPilot, &Start::default()) else { continue };

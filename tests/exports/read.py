@@ -1,9 +1,8 @@
 """Reads exported plans with the tools' own parsers.
 
-Takes lines of JSON, [tool, text, offer], and answers each with a line of JSON: what the tool
-understood of every part, or {"error": ...}. Fetches nothing: SkyPilot's catalogs are written
-into the user's home from the offers, with its own names of GPUs as the texts have them; which
-machines of GCP have which GPUs it knows itself.
+Reads lines of JSON, [tool, text, offer], and answers each with a line of JSON: the tool's reading of every
+part, or {"error": ...}. Fetches nothing: writes SkyPilot's catalogs into the user's home from the offers, with
+the GPU names of the texts; SkyPilot itself knows which machines of GCP have which GPUs.
 """
 
 import csv
@@ -29,7 +28,7 @@ def catalogs():
         cloud = re.search(r'infra: "(\w+)', text)[1]
         name, count = re.search(r'accelerators: "(.+):(\d+)"', text).groups()
         region = offer["region"]
-        # At some providers the price list has words, and the text the machine's type.
+        # Some price lists describe the machine in words, and the text has its type.
         typed = re.search(r'instance_type: "(.+)"', text)
         host = [typed[1] if typed else offer["instance_type"], offer["vcpus"] or 8, offer["memory"] or 64]
         row = rows.setdefault(cloud, {}).setdefault((*host, name, region), [None, None])
@@ -47,7 +46,7 @@ def catalogs():
                 zone = "" if cloud == "azure" else f"{region}-a"
                 rest = [price, spot, region, zone] + (["V1"] if cloud == "azure" else [])
                 if cloud == "gcp":
-                    # Its hosts and its GPUs have a row each.
+                    # Hosts and GPUs have separate rows.
                     write([machine, "", "", vcpus, memory, "", *rest])
                     write(["", name, count, "", "", "", *rest])
                 else:
@@ -68,7 +67,7 @@ def skypilot(text):
         # The head of a pipeline.
         assert set(documents.pop(0)) == {"name"}
     for document in documents:
-        # As --secret and --env give them.
+        # As --secret and --env set them.
         document["envs"] = {name: value or "1" for name, value in document.get("envs", {}).items()}
         document["secrets"] = {name: "given" for name in document.get("secrets", {})}
         task = sky.Task.from_yaml_config(document)
@@ -108,7 +107,7 @@ def dstack(text):
         "region": task.regions,
         "machine": task.instance_types,
         "gpu": [gpu.name, memory.min, gpu.count.min, gpu.count.max],
-        # The memory of the GPUs that dstack knows by this name, and of those that it would take.
+        # Memory sizes of the GPUs with this name in dstack, and of those that pass the filter.
         "known": known,
         "taken": [size for size in known if memory.min <= size <= (memory.max or size)],
         "spot": task.spot_policy.value,
@@ -124,7 +123,7 @@ def dstack(text):
 
 
 def kubernetes(text):
-    """A Job by the schema of Kubernetes; of a JobSet, each of its jobs."""
+    """A Job, or each job of a JobSet, checked by the schema of Kubernetes."""
     document = yaml.safe_load(text)
     jobs = [document["spec"]]
     if document["kind"] == "JobSet":

@@ -1,4 +1,4 @@
-//! Exported jobs that run to their end with bash, with stubs of the tools that start them.
+//! Exported jobs that run to their end with bash, with fake launchers.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -36,7 +36,7 @@ fn job(name: &str, after: Vec<usize>, start: f64) -> PlannedJob {
     }
 }
 
-/// Three jobs after one another, and three copies of another; each appends a line to `$LOG`.
+/// Three jobs in a chain, and three copies of another; each appends a line to `$LOG`.
 pub(crate) fn chain_and_copies() -> (JobsPlan, Vec<JobStart>) {
     let jobs = vec![
         job("pretrain", Vec::new(), 0.0),
@@ -93,7 +93,7 @@ fn write(path: &Path, text: &str) {
     std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
 }
 
-/// Stubs of the tools: each runs the command of the file that it is given, at once.
+/// Fake tools: each runs the command of its file at once.
 const STUBS: [(&str, &str); 8] = [
     ("srun", "exec \"$@\""),
     (
@@ -172,7 +172,7 @@ impl Place {
     }
 }
 
-/// Each tool's files run all jobs once, those of a chain in their order, and every copy with its own number.
+/// Each tool's files run all jobs once, a chain in its order, and every copy with its own number.
 pub(crate) fn jobs_run_in_their_order() {
     let (plan, starts) = chain_and_copies();
     for launcher in Launcher::ALL {
@@ -207,7 +207,7 @@ pub(crate) fn jobs_run_in_their_order() {
     }
 }
 
-/// Counts its steps in the checkpoints' folder, ten a second, until a hundred are done.
+/// Counts its steps in the checkpoints' folder, ten per second, up to a hundred.
 const TRAINS: &str = r#"done=$(cat "$CHECKPOINT_DIR/progress" 2>/dev/null || echo 0)
 trap 'exit 143' TERM
 while [ "$done" -lt 100 ]; do
@@ -218,7 +218,7 @@ done
 echo "all $done steps on $1" >> "$LOG"
 "#;
 
-/// The spot part is stopped once on-demand needs the rest of the time, but not before; the next one does the rest.
+/// The spot part stops when on-demand needs the remaining time, but not before; the next part finishes the work.
 pub(crate) fn a_spot_part_ends_and_the_next_goes_on() {
     let to = offer(Tier::OnDemand);
     for (step_us, ends) in [(10_000.0, true), (1e6, false)] {
@@ -244,7 +244,7 @@ pub(crate) fn a_spot_part_ends_and_the_next_goes_on() {
             let out = place.bash_with(&script, "store", &[("SUBMITTED", now.to_string())]);
             assert!(out.status.success(), "{}\n{text}", String::from_utf8_lossy(&out.stderr));
             let done: u32 = place.read("store/progress").trim().parse().unwrap();
-            // Two seconds, and 10 ms for each of about 20 steps; or a second for each, so that it is never time.
+            // Two seconds, and 10 ms for each of about 20 steps; or a second for each, so that the time never comes.
             assert_eq!(at == 0 && done < 60, at == 0 && ends, "{done}");
         }
         let log = place.read("log");

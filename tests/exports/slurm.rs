@@ -1,4 +1,4 @@
-//! The scripts for Slurm, run by Slurm itself: a cluster of this machine alone, whose GPUs are other devices.
+//! The scripts for Slurm, run by Slurm itself: a cluster of only this machine, with other devices as GPUs.
 
 use std::fs;
 use std::net::TcpListener;
@@ -15,7 +15,7 @@ const PROGRAMS: [&str; 6] = ["munged", "slurmctld", "slurmd", "sbatch", "squeue"
 /// Devices that every Linux has.
 const DEVICES: [&str; 4] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random"];
 
-/// Path of a program, in the folders of the system's services as well.
+/// Path of a program, also in the folders of system services.
 fn found(name: &str) -> Option<PathBuf> {
     let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
@@ -28,7 +28,7 @@ pub(crate) fn installed() -> Need<()> {
     }
 }
 
-/// A cluster of one node with four GPUs, which ends with this value.
+/// A cluster of one node with four GPUs; stops when dropped.
 struct Cluster {
     dir: tempfile::TempDir,
     daemons: Vec<Child>,
@@ -95,7 +95,7 @@ impl Cluster {
         String::from_utf8_lossy(&out.stdout).into_owned()
     }
 
-    /// Waits up to two minutes.
+    /// Waits two minutes at most.
     fn waits(&self, what: &str, is_so: impl Fn() -> bool) {
         let begin = Instant::now();
         while !is_so() {
@@ -135,7 +135,7 @@ impl Drop for Cluster {
     }
 }
 
-/// A chain and a sweep of 40 end as planned; what waits for a job that failed does not stay in the queue.
+/// A chain and a sweep of 40 end as planned; jobs that wait for a failed one leave the queue.
 pub(crate) fn slurm_runs_a_chain_and_a_sweep() {
     let cluster = Cluster::start();
     let place = Place::new();
@@ -158,7 +158,7 @@ pub(crate) fn slurm_runs_a_chain_and_a_sweep() {
     let mut copies: Vec<String> = (1..=40).map(|seed| format!("{ranks} sweep.py --seed {seed}")).collect();
     copies.sort_unstable();
     assert_eq!(sweep, copies);
-    // The first of the chain fails.
+    // The first job of the chain fails.
     fs::remove_file(place.path().join("log")).unwrap();
     jobs(&place, &file("false").replace("count = 40", "count = 2"));
     typed(&place, &["plan-jobs", "jobs.toml", "--export", "slurm", "-o", "failing"]);

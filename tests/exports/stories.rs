@@ -1,18 +1,18 @@
-//! Six uses from what is typed to the end of the training: the plan, its files, and a stub of the training with bash.
+//! Six uses from the command line to the end of the training: the plan, its files, and a fake training with bash.
 
 use std::path::Path;
 use std::process::{Command, Output};
 
 use super::scripts::Place;
 
-/// The program with prices of its own, in the folder of a place.
+/// The program with its own prices, in the folder of a place.
 fn habitat(place: &Place, words: &[&str]) -> Output {
     let mut program = Command::new(env!("CARGO_BIN_EXE_habitat-tui"));
     program.args(words).current_dir(place.path()).env("HABITAT_TUI_CONFIG_DIR", place.path().join("config"));
     program.env("HOME", place.path()).output().unwrap()
 }
 
-/// The same, which has to succeed; its standard output.
+/// The same; must succeed. Returns its standard output.
 pub(super) fn typed(place: &Place, words: &[&str]) -> String {
     let out = habitat(place, words);
     let said = String::from_utf8_lossy(&out.stderr);
@@ -20,7 +20,7 @@ pub(super) fn typed(place: &Place, words: &[&str]) -> String {
     String::from_utf8(out.stdout).unwrap()
 }
 
-/// A jobs file beside the sample that it names.
+/// Writes a jobs file beside its sample.
 pub(super) fn jobs(place: &Place, text: &str) {
     let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/profiler/samples/resnet50-b64.habitat.json.zst");
     std::fs::copy(sample, place.path().join("step.habitat.json.zst")).unwrap();
@@ -28,7 +28,7 @@ pub(super) fn jobs(place: &Place, text: &str) {
     std::fs::write(place.path().join("jobs.toml"), text).unwrap();
 }
 
-/// Runs a script to its end; what the stub of the training logged.
+/// Runs a script to its end; returns the log of the fake training.
 fn run(place: &Place, script: &str) -> Vec<String> {
     let script = place.path().join(script);
     let out = place.bash(&script, "store");
@@ -47,7 +47,7 @@ pub(crate) fn four_owned_gpus_and_a_budget() {
         ["plan", "--steps", "200k", "--own", "4x4090", "--budget", "40", "--objective", "time", "--providers", "own"];
     let start = ["--command", "python train.py --out $CHECKPOINT_DIR", "--checkpoint-dir", "$STORE"];
     typed(&place, &[&goal[..], &start, &["-o", "plan.toml"]].concat());
-    // The plan's file keeps how it starts.
+    // The plan file keeps the launch settings.
     assert!(read(&place, "plan.toml").contains("[launch]\ncommand = \"python train.py --out $CHECKPOINT_DIR\""));
     typed(&place, &["plan", "--from", "plan.toml", "--export", "slurm", "-o", "plan.sbatch"]);
     let script = read(&place, "plan.sbatch");
@@ -176,7 +176,7 @@ pub(crate) fn a_deadline_on_friday() {
     let goal = ["plan", "--steps", "2M", "--deadline", "7d", "--providers", "aws", "--accept", "spot,doubted"];
     let start = ["--command", "python train.py", "--export", "skypilot", "-o", "friday.sky.yaml"];
     let two = ["--max-parts", "2"];
-    // Two parts need a place for their checkpoints that outlives the first machine.
+    // Two parts need checkpoint storage that outlives the first machine.
     let refused = habitat(&place, &[&goal[..], &two, &start].concat());
     let why = String::from_utf8_lossy(&refused.stderr);
     let is_one = refused.status.success();
@@ -189,18 +189,18 @@ pub(crate) fn a_deadline_on_friday() {
     typed(&place, &[&goal[..], &two, &start, &at].concat());
     let file = read(&place, "friday.sky.yaml");
     assert!(file.contains("    mode: MOUNT_CACHED\n") && file.contains("use_spot: true"), "{file}");
-    // The bucket is a folder here.
+    // A folder replaces the bucket.
     let store = place.path().join("store");
     std::fs::write(place.path().join("here.sky.yaml"), file.replace("/store/run", &store.display().to_string()))
         .unwrap();
     let script = place.path().join("start.sh");
-    // As its first line says.
+    // The command in its first line.
     let flags = file.lines().find_map(|line| line.strip_prefix("# sky jobs launch FILE")).unwrap();
     let run_it = format!("cd {}\nsky jobs launch -y{flags} here.sky.yaml\n", place.path().display());
     std::fs::write(&script, run_it).unwrap();
     let log = run(&place, "start.sh");
     assert!(!log.is_empty() && log.iter().all(|line| line.ends_with("train.py")), "{log:?}");
-    // A date is a deadline too, and stays in the plan.
+    // A date also works as a deadline, and stays in the plan.
     let date = [
         "plan",
         "--steps",

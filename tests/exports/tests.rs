@@ -44,13 +44,13 @@ fn readers() -> Need<String> {
     python.ok_or_else(|| "HABITAT_TUI_TEST_EXPORTS_PYTHON names no Python with SkyPilot and dstack".to_owned())
 }
 
-/// The tools that rent machines, and have a reader.
+/// The tools that rent machines and have a reader.
 const TOOLS: [Launcher; 2] = [Launcher::SkyPilot, Launcher::Dstack];
 
-/// A text for a tool, and the offer that it rents.
+/// A text for a tool, and its offer.
 type Text<'a> = (Launcher, String, Option<&'a Offer>);
 
-/// The whole of an offer for 10 hours.
+/// A part with the whole offer for 10 hours.
 pub(crate) fn part(offer: &Offer) -> Option<Part> {
     let hours = Range { low: 9.0, mid: 10.0, high: 12.5 }.map(|hours| Hours::new(hours).unwrap());
     Some(Part {
@@ -85,13 +85,13 @@ pub(crate) fn plan(parts: Vec<Part>) -> Plan {
     }
 }
 
-/// What the tools understand of texts.
+/// The tools' reading of the texts.
 fn read(python: &str, texts: &[Text<'_>]) -> Vec<Value> {
     let home = tempfile::tempdir().unwrap();
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/exports/read.py");
     let mut reader = Command::new(python)
         .arg(script)
-        // Both make folders in the user's home.
+        // Both create folders in the user's home.
         .env("HOME", home.path())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -176,7 +176,7 @@ fn every_offer_is_read_or_refused(python: &str) {
         assert!(price >= offer.price.get() && price < offer.price.get() + 2e-4, "{text}");
         if *tool == Launcher::SkyPilot {
             is("spot", json!(offer.tier == Tier::Spot));
-            // A spot machine comes back, another one ends with its job.
+            // A spot machine restarts; others end with their job.
             is("ends", json!(offer.tier != Tier::Spot));
             assert_eq!(part["recovery"]["strategy"] == json!("FAILOVER"), offer.tier == Tier::Spot, "{understood}");
             is("region", json!(region::single(&offer.provider, &offer.region)));
@@ -186,8 +186,8 @@ fn every_offer_is_read_or_refused(python: &str) {
             is("spot", json!(offer.tier.name()));
             is("seconds", json!(825 * 60));
             let memory = offer.gpu_memory.unwrap().get() / (1024.0 * 1024.0 * 1024.0);
-            // The memory is the one stated by the provider, unless dstack knows this GPU with another (180 GB of
-            // a B200 are 179 at AWS); of a GPU that dstack knows, the filter takes one.
+            // The memory is the provider's figure, unless dstack has another one for this GPU (179 instead of 180 GB
+            // for a B200 at AWS); for a GPU that dstack knows, the filter must match one.
             let list = |key: &str| part[key].as_array().unwrap().len();
             assert!(part["gpu"][1].as_f64() == Some(memory) || list("taken") > 0, "{memory}: {text}");
             assert!(list("known") == 0 || list("taken") > 0, "{text}");
@@ -201,7 +201,7 @@ fn parts_follow_one_another(python: &str) {
     let offers = bundled::offers();
     let is = |offer: &Offer, tier| offer.instance_type == "g5.xlarge" && offer.tier == tier;
     let on = |tier| offers.iter().find(|offer| is(offer, tier)).and_then(part).unwrap();
-    // Without machine types, which are in catalogs.
+    // Without machine types, which come from catalogs.
     let worded = |mut part: Part| {
         Arc::make_mut(&mut part.offer).instance_type = String::from("4 GPUs");
         part
@@ -235,7 +235,7 @@ fn names_from_outside_stay_names(python: &str) {
     }
 }
 
-/// The driver's names, with spaces for dashes, are found in the catalog.
+/// The driver's names, with dashes for spaces, match the catalog.
 fn labels_of_kubernetes_name_gpus_of_the_catalog() {
     let catalog = Catalog::new(bundled::gpus());
     let queue = Launch { queue: Some("lab".to_owned()), ..Launch::default() };
@@ -255,7 +255,7 @@ fn labels_of_kubernetes_name_gpus_of_the_catalog() {
     assert!(labels > 50, "{labels}");
 }
 
-/// Set-up, folder, variables, secrets, image, disk and storage, as each tool has them.
+/// Set-up, folder, variables, secrets, image, disk and storage, in each tool's form.
 fn everything_that_a_job_needs_is_read(python: &str) {
     let offers = bundled::offers();
     let offer = offers.iter().find(|offer| offer.instance_type == "g5.xlarge" && offer.tier == Tier::Spot).unwrap();
@@ -319,7 +319,7 @@ fn everything_that_a_job_needs_is_read(python: &str) {
     assert_eq!(answers[3][0]["nodes"], json!(2));
 }
 
-/// A chain of three jobs in a `SkyPilot` pipeline; copies beside it.
+/// A chain of three jobs as a `SkyPilot` pipeline, with copies beside it.
 fn jobs_in_a_chain_are_read_as_one_pipeline(python: &str) {
     let (plan, starts) = scripts::chain_and_copies();
     let all = files(&plan, &starts, Launcher::SkyPilot).unwrap().0;
@@ -344,7 +344,8 @@ os.write(1, f'sum {int(rank)} of {all.get_world_size()}\\n'.encode())
 all.destroy_process_group()
 ";
 
-/// The Slurm script of a part with 2 GPUs runs its program on 2 ranks that meet, with `srun` and `scontrol` of one machine.
+/// The Slurm script of a part with 2 GPUs runs its program on 2 connected ranks, with `srun` and `scontrol` of one
+/// machine.
 fn a_slurm_script_starts_ranks_that_meet(pytorch: &str) {
     let dir = tempfile::tempdir().unwrap();
     let offer = bundled::offers().into_iter().find(|offer| offer.gpu.is_some()).unwrap();
@@ -358,7 +359,7 @@ fn a_slurm_script_starts_ranks_that_meet(pytorch: &str) {
     }
     let bin = std::path::Path::new(pytorch).parent().unwrap();
     let path = format!("{}:{}:{}", dir.path().display(), bin.display(), std::env::var("PATH").unwrap());
-    // One machine, and a job on several of which this one is the only one.
+    // One machine, and the first of several.
     for machines in [1, 2] {
         let command = format!("python {}", train.display());
         let launch = Launch { partition: Some("gpu".to_owned()), command: Some(command.clone()), ..Launch::default() };

@@ -1,5 +1,4 @@
-//! Faults around the program while it reads and writes: kills, full disks, rights, links
-//! and special files, folders that go away, others that write the same. `docs/faults.md` is the
-//! table; every test it names is there.
+//! Faults while the program reads and writes: kills, full disks, permissions, links and special files, deleted folders,
+//! concurrent writers. `docs/faults.md` has the table; it lists every test here.
 
 pub(crate) mod tests;

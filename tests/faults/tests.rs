@@ -26,7 +26,7 @@ trials! {
     ],
 }
 
-/// File systems of a test's own.
+/// Permission to mount file systems.
 fn mounts() -> Need<()> {
     let mount = ["-Urm", "mount", "-t", "tmpfs", "-o", "size=64k", "none", "/mnt"];
     let is_done = Command::new("unshare").args(mount).output().is_ok_and(|output| output.status.success());
@@ -77,19 +77,19 @@ impl Place {
         self.start(args).wait_with_output().unwrap()
     }
 
-    /// The error of a run that is refused.
+    /// Error of a refused run.
     fn refused(&self, args: &[&str]) -> String {
         refusal(&self.run(args))
     }
 
-    /// `script` in a file system of its own, where `$0` is the program.
+    /// Runs `script` in its own file system, with the program as `$0`.
     fn shell(&self, script: &str) -> Output {
         let mut command = self.command("unshare");
         command.args(["-Urm", "sh", "-ec", script, env!("CARGO_BIN_EXE_habitat-tui")]);
         command.output().unwrap()
     }
 
-    /// What is in the folder `out`, hidden or not.
+    /// Files in the folder `out`, hidden ones too.
     fn out(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.path("out")).unwrap();
         let mut names: Vec<String> =
@@ -98,7 +98,7 @@ impl Place {
         names
     }
 
-    /// The operations of a profile, which is whole.
+    /// Number of operations of a profile, which must be complete.
     fn operations(&self, name: &str) -> usize {
         let profile: serde_json::Value = serde_json::from_slice(&std::fs::read(self.path(name)).unwrap()).unwrap();
         profile["operations"].as_array().unwrap().len()
@@ -136,7 +136,7 @@ fn every_row_of_the_table_names_a_test() {
     assert!(found > 20, "{found} rows");
 }
 
-/// At any moment of a whole run, most of them outside the writing.
+/// At any moment of a whole run, mostly outside the writing.
 fn what_was_killed_while_it_wrote_leaves_the_old_file() {
     let place = Place::new();
     let began = std::time::Instant::now();
@@ -156,8 +156,8 @@ fn what_was_killed_while_it_wrote_leaves_the_old_file() {
     assert_eq!(place.out(), ["p.habitat.json"]);
 }
 
-/// Without /proc a file has its temporary name from its beginning: every kill is one in the
-/// middle of writing. The next to write there removes what is left.
+/// Without /proc a file has its temporary name from the beginning: every kill is in the middle of writing. The next
+/// writer removes the rest.
 #[cfg(target_os = "linux")]
 fn kills_in_the_middle_of_writing_leave_nothing_for_long() {
     let place = Place::new();
@@ -166,7 +166,7 @@ fn kills_in_the_middle_of_writing_leave_nothing_for_long() {
     for _ in 0..12 {
         let before = place.out();
         let mut command = place.command("unshare");
-        // The program in place of the shell: the kill is its own.
+        // The program replaces the shell, so that the kill hits it.
         let script = "mount -t tmpfs none /proc && exec \"$0\" \"$@\"";
         command.args(["-Urm", "sh", "-c", script, env!("CARGO_BIN_EXE_habitat-tui")]).args(IMPORT);
         let mut child = command.spawn().unwrap();
@@ -188,7 +188,7 @@ fn kills_in_the_middle_of_writing_leave_nothing_for_long() {
     assert_eq!(place.out(), ["other.habitat.json", "p.habitat.json"]);
 }
 
-/// What no writer holds is left over; whatever is not ours, or not a file, stays.
+/// Files without a writer are leftovers; files of others, and special files, stay.
 fn what_is_left_over_goes_and_what_is_being_written_stays() {
     let place = Place::new();
     for name in
@@ -224,7 +224,7 @@ fn a_file_that_is_there_is_replaced_only_when_asked() {
     assert_eq!((place.operations(OUT), place.out().len()), (399, 1));
 }
 
-/// Of those that may replace all end well; of those that may not, one.
+/// If all may replace, all succeed; else one does.
 fn several_at_once_leave_one_whole_file() {
     let place = Place::new();
     for (force, wins) in [(true, 6), (false, 1)] {
@@ -266,7 +266,7 @@ fn a_file_system_that_cannot_be_written_is_named() {
     assert!(error.contains("out/p.habitat.json: cannot be written: Read-only file system"), "{error}");
 }
 
-/// As another user: a folder of root's, a file of root's in a folder of all, and one to be read.
+/// As another user: a folder of root's, a file of root's in a public folder, and an unreadable file.
 fn without_rights_nothing_is_changed() {
     let place = Place::new();
     let mode = |name: &str, mode| std::fs::set_permissions(place.path(name), PermissionsExt::from_mode(mode)).unwrap();
@@ -281,7 +281,7 @@ fn without_rights_nothing_is_changed() {
     let import = ["import", "few.json", "-o", OUT, "--force"];
     let said = as_nobody(&import);
     assert!(said.contains("out/p.habitat.json: cannot be written: Permission denied"), "{said}");
-    // In a folder with the sticky bit a file may be made, and another's not replaced.
+    // In a folder with the sticky bit a user may create a file, but not replace another's.
     mode("out", 0o1777);
     let said = as_nobody(&import);
     assert!(said.contains("out/p.habitat.json: cannot be written"), "{said}");
@@ -294,7 +294,7 @@ fn without_rights_nothing_is_changed() {
     assert!(said.contains("out/p.habitat.json: Permission denied"), "{said}");
 }
 
-/// Where this program, started again as another user, connects to.
+/// Socket to which this program, started again as another user, connects.
 pub(crate) const CONNECT: &str = "HABITAT_TUI_TEST_CONNECT";
 
 /// Prints whether it may connect to the socket.
@@ -305,7 +305,7 @@ pub(crate) fn connect(socket: &std::ffi::OsStr) {
     }
 }
 
-/// The socket of a job that is being recorded, and what is in its folder.
+/// The socket of a job that is being recorded, and the files of its folder.
 fn another_user_reaches_neither_socket_nor_folder() {
     let place = Place::new();
     std::fs::set_permissions(place.path(""), PermissionsExt::from_mode(0o755)).unwrap();
@@ -335,7 +335,7 @@ fn another_user_reaches_neither_socket_nor_folder() {
     assert_eq!(job.wait().unwrap().code(), Some(0));
 }
 
-/// The folder of the output goes while the input comes, and the folder that we are in.
+/// The output folder disappears during the input, and so does the current folder.
 fn a_folder_that_is_gone_is_named() {
     let place = Place::new();
     let mut command = place.command(env!("CARGO_BIN_EXE_habitat-tui"));
@@ -359,7 +359,7 @@ fn a_folder_that_is_gone_is_named() {
     assert!(said.contains("p.habitat.json") && said.contains("No such file"), "{said}");
 }
 
-/// As what is read and as what is written: a socket, a pipe, devices, a folder, links to them.
+/// As input and as output: a socket, a pipe, devices, a folder, links to them.
 fn special_files_are_refused_or_read_and_never_replaced() {
     let place = Place::new();
     let _listener = UnixListener::bind(place.path("out/socket")).unwrap();

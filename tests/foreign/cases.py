@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Runs the program on the small inputs of `../shared/cases` and prints expected against got.
+"""Runs the program on the small inputs of `../shared/cases` and prints expected and actual results.
 
     cargo build --release
     python3 tests/foreign/cases.py --habitat-tui target/release/habitat-tui
     python3 tests/foreign/cases.py --habitat-tui … --python "$(.ci/pytorch ~/.cache/habitat-tui-pytorch)" capture
 
-Each case has a README there with the command, the fault and the expected result. Cases that need PyTorch
-are skipped without `--python`. The exit code is 1 if a result differs from the expected one.
+Each case has a README there with the command, the fault and the expected result. Cases that need PyTorch are
+skipped without `--python`. The exit code is 1 if a result differs from the expected one.
 """
 import argparse
 import gzip
@@ -23,7 +23,7 @@ CASES = []
 
 
 def case(kind, name):
-    """Registers a function that checks one case. It returns (expected, got, is_right)."""
+    """Registers a function that checks one case and returns (expected, actual, is_right)."""
 
     def register(function):
         CASES.append((kind, name, function))
@@ -47,7 +47,7 @@ class Place:
                               cwd=cwd or self.scratch, stdin=subprocess.DEVNULL)
 
     def imported(self, file):
-        """The JSON that `import` prints, and the profile."""
+        """The JSON output of `import`, and the profile."""
         profile = self.scratch / "imported.habitat.json"
         done = self.run("import", file, "-o", profile, "--force", "--json")
         if done.returncode != 0:
@@ -66,7 +66,7 @@ class Place:
         return self.cases / "recordings" / path
 
     def traced(self, script, *arguments):
-        """The profile that `trace-shapes` writes."""
+        """The profile from `trace-shapes`."""
         profile = self.scratch / "traced.habitat.json"
         done = self.run("trace-shapes", *arguments, f"{script}:build", "-o", profile, "--force",
                         env={"PATH": f"{pathlib.Path(self.python).parent}:{os.environ['PATH']}"})
@@ -84,7 +84,7 @@ class Place:
 
 
 def edited(place, source, change, name):
-    """A copy of a trace after `change` of its JSON."""
+    """A copy of a trace with `change` applied to its JSON."""
     opened = gzip.open if source.suffix == ".gz" else open
     with opened(source, "rt") as file:
         trace = json.load(file)
@@ -104,7 +104,7 @@ def kernels(found, count, time, steps=None, used=None):
 
 
 def message(text, *words):
-    """Compares an error with the words that it must have."""
+    """Checks that an error has these words."""
     text = re.sub(r"^error: \S+: ", "", text)
     return " · ".join(words), text.splitlines()[0][:240] if text else "", all(
         re.search(word, text, re.IGNORECASE) for word in words)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs foreign training programs plainly and under `habitat-tui run`, and compares; README.md says more."""
+"""Runs foreign training programs alone and under `habitat-tui run`, and compares; see README.md."""
 import argparse
 import collections
 import concurrent.futures
@@ -18,7 +18,7 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 PROGRAMS = HERE / "programs"
-# What times, places and numbers of processes look like.
+# Patterns of times, places and numbers of processes.
 VARIES = [
     (re.compile(r"\b\d{4}-\d\d-\d\d\b|\b\d\d:\d\d:\d\d([.,]\d+)?"), "TIME"),
     (re.compile(r"([WEI])\d{4} TIME +\d+"), r"\1 TIME"),
@@ -28,17 +28,17 @@ VARIES = [
     (re.compile(r"(pid:?|process|PID)([ =])\d+"), r"\1\2PID"),
     (re.compile(r"\[W\d+ TIME"), "[W"),
 ]
-# Operators by which a step is known: what takes the time in most networks.
+# Operators that identify a step: the most expensive ones in most networks.
 KNOWN = {"mm", "addmm", "bmm", "baddbmm", "convolution", "convolution_backward", "native_layer_norm",
          "native_layer_norm_backward", "native_batch_norm", "native_batch_norm_backward", "index_select",
          "embedding_dense_backward", "_softmax", "_softmax_backward_data", "_log_softmax", "native_dropout",
          "gelu", "gelu_backward", "_fused_adamw_", "max_pool2d_with_indices", "nll_loss_forward", "nll_loss_backward"}
-# Seconds without any work after which a job is taken to hang.
+# Seconds without any work after which a job counts as hung.
 IDLE = 45.0
 
 
 class Case:
-    """One way to start one program."""
+    """One way to start a program."""
 
     def __init__(self, file, name, command, needs, stdin, is_first):
         self.file, self.name, self.command, self.needs, self.stdin = file, name, command, needs, stdin
@@ -49,7 +49,7 @@ class Case:
 
 
 def cases():
-    """What the first lines of the programs say of how they are started."""
+    """The start commands in the first lines of the programs."""
     found = []
     for file in sorted(PROGRAMS.glob("*.py")):
         if file.stem == "truth":
@@ -73,19 +73,19 @@ def cases():
 
 
 class Ran:
-    """What came of one run."""
+    """Result of a run."""
 
     def __init__(self, **fields):
         self.__dict__.update(fields)
 
     def line(self, mark):
-        """The fields of the last line that begins so."""
+        """The fields of the last line with this prefix."""
         lines = [line for line in self.out.splitlines() if line.startswith(mark + " ")]
         return dict(field.split("=", 1) for field in lines[-1].split()[1:]) if lines else {}
 
 
 def left_over(token):
-    """Processes of the run that live, by a variable that they inherited."""
+    """Live processes of the run, found by a variable that they inherited."""
     found = []
     for entry in os.listdir("/proc"):
         if entry.isdigit() and int(entry) != os.getpid():
@@ -102,7 +102,7 @@ def left_over(token):
 
 
 def at_work(token):
-    """Whether a process of the run works or wants to, and the processor time of all."""
+    """Whether a process of the run works or wants to, and the CPU time of all."""
     running, used = False, 0
     for pid, _ in left_over(token):
         for task in pathlib.Path("/proc", str(pid), "task").glob("*/stat"):
@@ -123,7 +123,7 @@ def clean(text, root):
 
 
 def execute(case, python, variables, wrapper=()):
-    """Starts it in a folder of its own and waits for it."""
+    """Starts it in its own folder and waits for it."""
     root = pathlib.Path(tempfile.mkdtemp(prefix="fgn."))
     token = root.name
     for name in ("w", "t", "c"):
@@ -147,7 +147,7 @@ def execute(case, python, variables, wrapper=()):
                 break
             now = time.perf_counter()
             if now - looked > 3 and not hung:
-                # On a busy machine a job may wait long for a processor; one that hangs does not want one.
+                # On a busy machine a job may wait long for a CPU; a hung one does not want one.
                 looked = now
                 running, before = at_work(token), used
                 used = running[1]
@@ -183,7 +183,7 @@ def execute(case, python, variables, wrapper=()):
 
 
 def kept(folder, key, make):
-    """What `make` gives, from the folder where it is kept from another time."""
+    """Result of `make`, cached in `folder`."""
     if folder is None:
         return make()
     path = pathlib.Path(folder, key + ".json")
@@ -195,7 +195,7 @@ def kept(folder, key, make):
 
 
 def differences(plain, again, ran):
-    """What the job would notice, each in a few words; and notes on what cannot be told."""
+    """Differences that the job would notice, in a few words each; and notes on unclear ones."""
     wrong, notes = [], []
     if ran.code != plain.code:
         (wrong if plain.code == again.code else notes).append("exit %s, not %s" % (ran.code, plain.code))
@@ -207,7 +207,7 @@ def differences(plain, again, ran):
             if theirs == other:
                 wrong.append(what + " differs")
             else:
-                notes.append(what + " varies by itself")
+                notes.append(what + " varies without the hook")
     if ran.memory > plain.memory + 200 and ran.memory > again.memory + 200:
         wrong.append("%+.0f MB" % (ran.memory - max(plain.memory, again.memory)))
     slow = max(plain.processor, again.processor)
@@ -227,13 +227,13 @@ def differences(plain, again, ran):
 
 
 def canonical(name):
-    """One name for an operator and for what computes it."""
+    """One name for an operator and its implementations."""
     name = re.sub(r"^(cudnn_|miopen_|mkldnn_|_)?convolution(_transpose)?$", "convolution", name.split("::")[-1])
     return {"embedding": "index_select", "_safe_softmax": "_softmax"}.get(name, name)
 
 
 def recorded(ran, counted):
-    """What was recorded beside the truth: steps, batch, parameters, operators, and what is wrong with them."""
+    """The recording beside the truth: steps, batch, parameters, operators, and errors."""
     truth, wrong, cells = ran.line("TRUTH"), [], {}
     processes = (ran.seen or {}).get("processes", [])
     steps = [process["steps"] for process in processes if process["steps"]]
@@ -269,11 +269,11 @@ def recorded(ran, counted):
 
 COLUMNS = "%-24s %5s %-9s %-13s %-13s %-11s %-6s %-9s %-13s %-11s %s"
 TITLES = ("program", "exit", "out/state", "MB", "processor s", "steps", "prof.", "batch", "parameters", "operators",
-          "what differs")
+          "differences")
 
 
 def compared(case, python, wrapper, folder, there):
-    """The line of one case, and all that was seen."""
+    """The line of one case, and its details."""
     missing = [name for name in case.needs if there[name] == "0"]
     if missing:
         return "%-24s skipped: %s is not installed" % (case.name, ", ".join(missing)), None
@@ -284,11 +284,11 @@ def compared(case, python, wrapper, folder, there):
     ran = execute(case, python, {}, wrapper)
     wrong, notes = differences(plain, again, ran)
     if wrong:
-        # Does it differ from itself as well?
+        # Check whether it differs from itself as well.
         again = kept(folder, key + "-2", lambda: execute(case, python, {}))
         wrong, notes = differences(plain, again, ran)
     counted = {}
-    # Cases of one program make the same steps: those of the first are counted.
+    # Cases of one program make the same steps: count only those of the first.
     if ran.profile is not None and case.is_first:
         counting = kept(folder, key + "-count", lambda: execute(case, python, {"COUNT": "1"}))
         counted = {name: int(count) for name, count in counting.line("COUNT").items()}

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Reads one PyTorch trace in several ways and prints what each takes: medians of repeated runs.
+"""Reads one PyTorch trace in several ways and prints the cost of each: medians of repeated runs.
 
     cargo build --release && cargo bench --bench traces --no-run
     cargo bench --bench traces -- write 1000 /tmp/large.json.gz
     python tests/foreign/import.py --habitat-tui target/release/habitat-tui --traces target/release/deps/traces-… /tmp/large.json.gz
 
-`--python` is an interpreter with HolisticTraceAnalysis, which is left out where it has none.
+`--python` is an interpreter with HolisticTraceAnalysis, which is skipped if missing.
 """
 import argparse
 import os
@@ -21,7 +21,7 @@ import gzip, json, sys
 open_as = gzip.open if sys.argv[1].endswith(".gz") else open
 print(len(json.load(open_as(sys.argv[1], "rt"))["traceEvents"]))
 """
-# What it does of each trace before any question is asked of it.
+# Its work on a trace before any analysis.
 ANALYSIS = """
 import sys
 from hta.common.trace import Trace
@@ -32,7 +32,7 @@ print(len(trace.get_trace(0)))
 
 
 def once(command):
-    """Seconds, seconds of all processors, and MB at most, of a run."""
+    """Seconds, CPU seconds, and peak MB of a run."""
     with tempfile.TemporaryFile() as said:
         began = time.monotonic()
         child = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT)
@@ -69,7 +69,7 @@ def main():
                    .stdout.split()[0]) if options.traces else options.trace.stat().st_size
         print(f"{trace}: {text / 1e6:.0f} MB of text, medians of {options.runs} runs")
         print(f"{'':<40} {'s':>8} {'processor s':>12} {'MB/s':>8} {'peak MB':>8}")
-        # In turn, so that what else the machine does falls on all of them.
+        # In turns, so that other load on the machine affects all of them.
         runs = [[once(way) for _, way in ways] for _ in range(options.runs)]
         for place, (name, _) in enumerate(ways):
             seconds, processor, memory = (statistics.median(run[place][it] for run in runs) for it in range(3))

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Plans files of many jobs with every field and prints what each plan takes.
+"""Plans files of many jobs with every field and prints the cost of each plan.
 
     cargo build --release && python3 tests/foreign/jobs.py target/release/habitat-tui
 
-Each file has jobs of five samples with arrivals, orders, priorities, deadlines and prices of an hour, at random from a
-fixed seed. They rent at once, or wait for one another within a budget, dollars per hour and a quota, or run on own
-machines, which some share, or rent beside these. The number of machines is a fifth of that of the jobs. Seconds are those
-of the processor, MB the peak of resident memory.
+Each file has jobs of five samples with arrivals, orders, priorities, deadlines and hourly prices, at random
+from a fixed seed. They rent at once, or wait for one another within a budget, dollars per hour and a quota, or
+run on own machines, some of them shared, or rent beside these. There is one machine for five jobs. Seconds are
+CPU time, MB the peak of resident memory.
 """
 import os
 import pathlib

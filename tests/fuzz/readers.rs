@@ -1,14 +1,13 @@
-//! What must hold of any bytes, for each kind of input: its reader takes them or refuses them in
-//! words, without a panic; and what the program writes of what it took is read again as the same.
+//! Properties of each reader for any bytes: it accepts them or refuses them with an error, without a panic; and what
+//! the program writes of accepted input reads back as the same.
 //!
-//! The fuzz targets (`targets/`, run by `run`) and `cargo test` (`../fuzz.rs`, over `corpus/`)
-//! call the same functions.
+//! The fuzz targets (`targets/`, run by `run`) and `cargo test` (`../fuzz.rs`, over `corpus/`) call the same functions.
 #![allow(
     missing_docs,
     unreachable_pub,
     clippy::unwrap_used,
     clippy::panic,
-    reason = "what fails here is a defect of the program"
+    reason = "a failure here is a defect of the program"
 )]
 
 use std::io::Cursor;
@@ -72,7 +71,7 @@ pub const READERS: [(&str, Reader); 25] = [
     ("datagrams", datagrams),
 ];
 
-/// Gives the bytes to the reader of that name.
+/// Passes the bytes to the reader of this name.
 pub fn run(name: &str, bytes: &[u8]) {
     let reader = READERS.iter().find(|(known, _)| *known == name);
     reader.unwrap_or_else(|| panic!("no reader is called {name:?}")).1(bytes);
@@ -80,7 +79,7 @@ pub fn run(name: &str, bytes: &[u8]) {
 
 static CATALOG: LazyLock<Catalog> = LazyLock::new(|| Catalog::new(bundled::gpus()));
 
-/// The path of a file with these bytes; it is there for the length of the call.
+/// The path of a file with these bytes, which exists during the call.
 fn in_a_file<T>(name: &str, bytes: &[u8], read: impl FnOnce(&Path) -> T) -> T {
     thread_local!(static FOLDER: tempfile::TempDir = tempfile::tempdir().unwrap());
     FOLDER.with(|folder| {
@@ -94,7 +93,7 @@ fn resolved(device: &DeviceInfo) -> Result<GpuSlug, String> {
     resolve(device, &CATALOG)
 }
 
-/// What was imported is a file that is read as the same profile.
+/// An import writes a file that reads back as the same profile.
 fn imported(import: Result<Import, TraceError>) {
     match import {
         Ok(import) => written_again(&import.profile),
@@ -110,8 +109,8 @@ fn written_again(profile: &Profile) {
     assert_eq!(again.sha256().unwrap(), profile.sha256().unwrap());
 }
 
-/// As a whole, of a few records, and of its shapes alone. In pieces that end anywhere, read before it is known where
-/// an event begins, and kept in a file, it is the same.
+/// Read whole, with few records, and for its shapes alone. Cut into pieces anywhere, in memory or on disk, the result
+/// is the same.
 fn kineto(bytes: &[u8]) {
     for (max_records, shapes_only) in [(None, false), (Some(20), false), (None, true)] {
         let options =
@@ -172,7 +171,7 @@ fn profile(bytes: &[u8]) {
     }
 }
 
-/// A profile that is read can be predicted, or the error says why not.
+/// A profile that reads can be predicted, or the error gives the reason.
 fn predictions(bytes: &[u8]) {
     static TWO: LazyLock<Catalog> = LazyLock::new(|| {
         let two = CATALOG.iter().filter(|gpu| ["t4", "h100-sxm5-80gb"].contains(&gpu.slug.as_str()));
@@ -205,7 +204,7 @@ fn black_box(bytes: &[u8]) {
     }
 }
 
-/// gzip, Zstandard or plain: in memory and as a file the same.
+/// gzip, Zstandard or plain: the same in memory and as a file.
 fn containers(bytes: &[u8]) {
     let unpacked = files::decompress(bytes);
     let from_file = in_a_file("packed", bytes, |path| {
@@ -220,7 +219,7 @@ fn containers(bytes: &[u8]) {
     }
 }
 
-/// What a file is said to be, and what to do with it.
+/// The kind of a file, and the advice for it.
 fn kinds(bytes: &[u8]) {
     for name in ["step", "step.json", "a b.csv", "t.toml", "train.py", "r.nsys-rep"] {
         let said = in_a_file(name, bytes, |path| kind::kind(path).map(|kind| kind.refused(path, kind::STEPS)));
@@ -261,7 +260,7 @@ fn prices(bytes: &[u8]) {
     }
 }
 
-/// A catalog in any of its forms; what `prices update` would write of it is a price file.
+/// A catalog in any of its forms; the output of `prices update` for it is a price file.
 fn skypilot(bytes: &[u8]) {
     for provider in [Some("gcp"), Some("lab"), None] {
         let origin = catalogs::Origin { provider, source: "fuzz", as_of: None, dated_by: None };
@@ -288,7 +287,7 @@ fn plan(bytes: &[u8]) {
 fn jobs(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
     if let Err(error) = JobsFile::parse(text) {
-        // What ends too early is wrong at the end, behind the last line.
+        // Truncated input has its error at the end, behind the last line.
         assert!((1..=text.lines().count() + 1).contains(&error.line), "{error}");
     }
 }
@@ -298,7 +297,7 @@ fn outcome(bytes: &[u8]) {
     drop(Run::parse(text).map_err(|error| error.to_string()));
 }
 
-/// The settings, and the keys in them.
+/// The settings, and their keys.
 fn settings(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
     match SettingsFile::parse(text) {
@@ -352,11 +351,11 @@ fn weights(bytes: &[u8]) {
     drop(Models::from_bytes(bytes).map_err(|error| error.to_string()));
 }
 
-/// The other files of models: linear, of efficiency, of black boxes.
+/// Other model files: linear models, efficiency, black boxes.
 fn models(bytes: &[u8]) {
     match KernelWise::from_json(bytes) {
         Ok(lines) => {
-            // Numbers are written with six digits.
+            // Numbers have six digits in the file.
             let short = lines.to_json();
             assert_eq!(KernelWise::from_json(short.as_bytes()).unwrap().to_json(), short);
         }
@@ -372,7 +371,7 @@ fn models(bytes: &[u8]) {
     drop(Efficiency::from_json(bytes).map_err(|error| error.to_string()));
 }
 
-/// What comes over the socket of a job, and what the job prints.
+/// Messages from the socket of a job, and the job's output.
 fn told_messages(bytes: &[u8]) {
     let mut stream = bytes;
     while let Ok(Some(text)) = messages::frame(&mut stream) {

@@ -1,4 +1,4 @@
-//! A fuzz target: the reader that has the name of this binary is given what libFuzzer makes up.
+//! A fuzz target: libFuzzer's input for the reader with the name of this binary.
 #![no_main]
 
 mod readers;

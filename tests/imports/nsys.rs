@@ -1,4 +1,4 @@
-//! Nsight Systems exports, made with the few tables that are read.
+//! Nsight Systems exports, with only the tables that the reader needs.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -21,7 +21,7 @@ fn pid(pid: i64) -> i64 {
     MACHINE | (pid << 24)
 }
 
-/// A file with the tables of version 3 of the schema, as far as they are read.
+/// A file with the needed tables of schema version 3.
 pub(crate) struct Made {
     folder: Folder,
     pub(crate) path: PathBuf,
@@ -72,7 +72,7 @@ impl Made {
     }
 
     #[expect(clippy::too_many_arguments, reason = "the facts of two rows")]
-    /// A call at `at`, and the kernel it launches, from `start` for `length`.
+    /// A call at `at`, and the kernel that it launches, from `start` for `length`.
     fn kernel(&mut self, process: i64, thread: i64, id: i64, at: i64, name: &str, start: i64, length: i64) {
         self.call(process, thread, id, at, "cudaLaunchKernel_v7000");
         let name = self.text(name);
@@ -117,9 +117,8 @@ impl Made {
     }
 }
 
-/// Three steps of a layer under `emit_nvtx(record_shapes=True)`: forward, backward on the
-/// engine's thread, and the optimizer; each step 100 µs, in process 7. Kernels take 10, 20
-/// and 5 µs, a copy 2.
+/// Three steps of a layer under `emit_nvtx(record_shapes=True)`: forward, backward on the engine's thread, and the
+/// optimizer; each step 100 µs, in process 7. Kernels take 10, 20 and 5 µs, a copy 2.
 fn trained(made: &mut Made, process: i64) {
     for step in 0..3 {
         let t = 1_000_000 + step * 100_000;
@@ -265,7 +264,7 @@ fn processes_are_ranks_and_one_can_be_chosen() {
     trained(&mut made, 8);
     let import = made.take();
     assert_eq!(import.profile.recording.as_ref().unwrap().ranks, Some(2));
-    // Correlation numbers are those of the process: nothing is counted twice.
+    // Correlation ids are per process: nothing counts twice.
     assert!((import.profile.total_device_time().get() - 37.0).abs() < 1e-6);
     let on = |device: u32| made.import(&ImportOptions { device: Some(device), ..ImportOptions::default() });
     let one = on(0).unwrap();
@@ -348,7 +347,7 @@ fn the_program_opens_an_export_and_says_what_it_cannot() {
     assert!(error(&["import", "t.json", "report.sqlite", "-o", "q.habitat.json"]).contains("different formats"));
 }
 
-/// Rows out of nowhere.
+/// Synthetic rows.
 struct Rows(Vec<(u8, i64, i64, u64, String)>);
 
 impl Source for Rows {

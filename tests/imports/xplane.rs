@@ -1,4 +1,4 @@
-//! XPlane recordings, encoded here by hand.
+//! XPlane recordings, encoded by hand.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -116,8 +116,8 @@ fn program() -> Vec<u8> {
 
 const INSTRUCTIONS: [&str; 4] = ["gemm_fusion_dot.1", "convolution.2", "custom-call.7", "loop_add_fusion.3"];
 
-/// A GPU's plane: three runs of the program, 100 µs apart; the instructions take 10, 20,
-/// 30 and 5 µs. `steps` adds the line of steps.
+/// A GPU's plane: three runs of the program, 100 µs apart; the instructions take 10, 20, 30 and 5 µs. `steps` adds the
+/// line of steps.
 fn gpu(name: &str, steps: bool) -> Vec<u8> {
     let mut plane = bytes(2, name.as_bytes());
     let names = ["hlo_op", "hlo_module", "program_id", "kernel_details", "device_vendor", "core_count", "memory_size"];

@@ -1,4 +1,4 @@
-//! What is no trace, or a damaged one, is said in words and never a crash.
+//! Broken traces and other files give an error, never a crash.
 
 use std::io::{self, Read};
 use std::ops::ControlFlow;
@@ -32,11 +32,11 @@ fn a_trace_cut_off_says_how_far_it_went() {
     let whole = two_steps();
     let json = whole.json();
     let cut = &json[..json.len() - 40];
-    let Fault::Truncated { events, bytes } = fault(cut) else { panic!("not told as cut off") };
+    let Fault::Truncated { events, bytes } = fault(cut) else { panic!("not reported as truncated") };
     assert_eq!((events, bytes), (whole.events.len() as u64 - 1, cut.len() as u64));
 }
 
-/// A part is read of a large trace, which may be one step that is larger than all others.
+/// Reads a part of a large trace, which may be one step larger than the limit.
 #[test]
 fn a_step_that_is_too_large_is_refused_with_the_limit() {
     let text = two_steps().json();
@@ -82,7 +82,7 @@ fn a_trace_of_the_cpu_offers_its_shapes() {
     let error = trace.import().unwrap_err();
     assert!(matches!(error.fault, Fault::NoKernels { operators: 1, launches: 0, with_shapes: true }));
     assert!(error.to_string().contains("--shapes-only"), "{error}");
-    // And where there are none, says so.
+    // Reports if there are none.
     let mut bare = Trace::default();
     bare.operator(MAIN, "aten::mm", 1.0, 5.0, "");
     let options = ImportOptions { shapes_only: true, ..ImportOptions::default() };
@@ -154,7 +154,7 @@ proptest! {
         }
         let options = ImportOptions { shapes_only, max_records, ..ImportOptions::default() };
         if let Ok(import) = read(&bytes, &options) {
-            // What is accepted is a profile that reads back.
+            // An accepted file gives a profile that reads back.
             let json = import.profile.to_json().expect("finite numbers");
             prop_assert!(habitat_tui::profile::Profile::from_json(&json).is_ok());
         }

@@ -6,7 +6,7 @@ use habitat_tui::trace::import::ImportOptions;
 
 use crate::trace::{MAIN, Trace, read};
 
-/// Two steps of a product and another kernel, of which no operator is known.
+/// Two steps of a product and another kernel without an operator.
 fn with_kernel(name: &str) -> Trace {
     let mut trace = Trace::default();
     for step in 0..2 {

@@ -1,4 +1,4 @@
-//! Steps that are compiled or replayed as CUDA graphs, and what the profiler does to the host.
+//! Compiled steps, steps replayed as CUDA graphs, and the profiler's effect on the host.
 
 use habitat_tui::predict::{Options, predict};
 use habitat_tui::profile::{Execution, Profile};
@@ -7,8 +7,8 @@ use habitat_tui::store::bundled;
 
 use crate::trace::{AUTOGRAD, MAIN, Trace, two_steps};
 
-/// Two steps of four kernels: `graphs` of them in a graph, `generated` by Triton, the rest of the
-/// operators of a compiled region or not.
+/// Two steps of four kernels: `graphs` of them in a graph, `generated` by Triton, the others from operators, inside a
+/// compiled region or not.
 fn steps(graphs: u32, generated: u32, region: Option<&str>) -> Profile {
     let mut trace = Trace::default();
     for step in 0..2_u32 {
@@ -58,7 +58,7 @@ fn a_step_of_graphs_or_of_compiled_code_is_recognised() {
     }
     // A function of AOTAutograd may launch its operators one by one.
     assert_eq!(execution(&steps(0, 0, Some("CompiledFunction"))), None);
-    // A graph of compiled code, and a step of which a part is compiled.
+    // A graph of compiled code, and a partly compiled step.
     assert_eq!(execution(&steps(4, 4, Some("Torch-Compiled Region: 0/0"))), Some(Execution::CudaGraphs));
     let part = steps(0, 1, None);
     assert_eq!(execution(&part), None);
@@ -73,7 +73,7 @@ fn other_threads_are_not_in_a_compiled_region() {
     assert_eq!(execution(&trace.import().unwrap().profile), None);
 }
 
-/// 2 x 4 numbers take a GPU less than a launch.
+/// 2 x 4 numbers take a GPU less time than a launch.
 #[test]
 fn what_is_not_launched_one_by_one_has_no_floor_by_launches() {
     let step = |profile: &Profile| {
@@ -89,7 +89,7 @@ fn what_is_not_launched_one_by_one_has_no_floor_by_launches() {
     assert!(said.contains("runs as CUDA graphs, which takes less host time"), "{said}");
 }
 
-/// Every step of a trace is one of the profiler; a profile keeps that.
+/// The profiler recorded every step of a trace; the profile stores that.
 #[test]
 fn waiting_for_the_host_in_a_profiled_step_is_said_to_be_at_most_that() {
     let profile = steps(0, 0, None);

@@ -1,4 +1,4 @@
-//! A trace larger than memory would be comfortable with.
+//! A trace too large for memory.
 
 use std::io::Read;
 use std::ops::ControlFlow;
@@ -10,7 +10,7 @@ use habitat_tui::trace::kineto::Recorded;
 #[path = "../bench/generated.rs"]
 mod generated;
 
-/// Text made while it is read, so that nothing but the importer takes memory.
+/// Text generated while it is read, so that only the importer uses memory.
 struct Generated {
     steps: std::ops::Range<u64>,
     text: Vec<u8>,

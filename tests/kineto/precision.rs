@@ -1,4 +1,4 @@
-//! The precision of recordings whose products have no shapes, or other types than the first operator.
+//! Precision of recordings whose products have no shapes, or other types than the first operator.
 
 use habitat_tui::profile::{Precision, Profile};
 
@@ -6,7 +6,7 @@ use crate::trace::{MAIN, Trace};
 
 const COPY: &str = r#""Input Dims": [[32], [32], []], "Input type": ["float", "float", "Scalar"]"#;
 
-/// Two steps of a small copy in float32 and kernels without operators, as a CUDA graph replays them.
+/// Two steps of a small copy in float32 and kernels without operators, as in a CUDA graph.
 fn replayed(kernels: &[(&str, f64)], operator: (&str, &str)) -> Profile {
     let mut trace = Trace::default();
     for step in 0..2 {

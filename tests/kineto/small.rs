@@ -44,7 +44,7 @@ fn two_training_steps() {
     assert_eq!(operation(profile, "aten::copy_", Phase::Copy).device_time.unwrap().get(), 2.0);
     assert_eq!(profile.operations.len(), 6);
 
-    // 2 + 20 + 15 (10 and 10 that overlap for 5) + 4 + 10.
+    // 2 + 20 + 15 (two of 10 that overlap for 5) + 4 + 10.
     let step = profile.step.as_ref().unwrap();
     assert_eq!(step.device_busy.unwrap().get(), 51.0);
     assert_eq!(step.duration.unwrap().get(), 100.0);
@@ -52,12 +52,12 @@ fn two_training_steps() {
     assert_eq!(profile.total_device_time().get(), 56.0);
     assert_eq!(import.summary.device_time.get(), 56.0);
     assert_eq!(profile.origin.as_ref().unwrap().cuda.as_deref(), Some("12.4"));
-    // The profile survives its own file form.
+    // The profile reads back from its own format.
     let (again, warnings) = Profile::from_json(&profile.to_json().unwrap()).unwrap();
     assert_eq!((&again, warnings.len()), (profile, 0));
 }
 
-/// As PyTorch 2.1 writes the range in which the profiler was stopped.
+/// The range in which the profiler stopped, as PyTorch 2.1 writes it.
 #[test]
 fn the_last_update_is_one_though_its_range_has_no_length() {
     let whole = two_steps();
@@ -68,7 +68,7 @@ fn the_last_update_is_one_though_its_range_has_no_length() {
     assert_eq!(cut.import().unwrap().profile, whole.import().unwrap().profile);
 }
 
-/// The shape of its result is that of the gradient, which the trace has for one of them only.
+/// The shape of its result is that of the gradient, which the trace has for only one of them.
 #[test]
 fn a_call_is_one_operation_though_its_result_is_not_always_known() {
     for with_gradient in [0, 1] {
@@ -129,8 +129,7 @@ fn tensors_have_their_own_types_and_order_in_memory() {
 
 #[test]
 fn work_belongs_to_the_step_that_launched_it() {
-    // The device is a step behind: kernels of the first step run while the second is
-    // launched.
+    // The device is a step behind: kernels of the first step run during the launches of the second.
     let mut trace = Trace::default();
     for n in 0..4 {
         let t = 1000.0 + 50.0 * f64::from(n);
@@ -140,7 +139,7 @@ fn work_belongs_to_the_step_that_launched_it() {
     }
     let import = trace.import().unwrap();
     assert_eq!(import.summary.kernels_per_step, 1.0);
-    // The host is at 50 us a step, the device at 80.
+    // The host takes 50 us per step, the device 80.
     let step = import.profile.step.unwrap();
     assert_eq!(step.duration.unwrap().get(), 80.0);
     assert_eq!(step.device_busy.unwrap().get(), 80.0);
@@ -188,8 +187,7 @@ fn without_profiler_steps_the_optimizer_marks_them() {
     assert_eq!(import.profile.total_device_time().get(), 56.0);
 }
 
-/// `optimizer.step(closure)`: the passes run inside of the step's range, the backward pass
-/// on a thread of its own.
+/// `optimizer.step(closure)`: the passes run inside the step's range, the backward pass on its own thread.
 #[test]
 fn an_update_begins_after_its_closure() {
     let mut trace = Trace::default();
@@ -265,7 +263,7 @@ fn the_names_of_2021_read_the_same() {
 
 #[test]
 fn nothing_is_lost_when_kernels_vary() {
-    // The library picks another kernel now and then, and one step launches one more.
+    // The library sometimes picks another kernel, and one step launches one more.
     let mut trace = Trace::default();
     for n in 0..9_u32 {
         let t = 1000.0 + 100.0 * f64::from(n);
@@ -335,7 +333,7 @@ fn an_operator_without_shapes_gives_way_to_the_one_around_it() {
     trace.operator(MAIN, "custom::layer", 1.0, 50.0, r#""Input Dims": [[8, 8]], "Input type": ["c10::BFloat16"]"#);
     trace.operator(MAIN, "helper", 2.0, 40.0, "");
     trace.kernel(MAIN, 3.0, "k", 10.0, 5.0);
-    // A gap-filling copy inside has shapes and stays itself.
+    // A copy inside that fills gaps has shapes and stays separate.
     trace.operator(
         MAIN,
         "aten::copy_",
@@ -434,7 +432,7 @@ fn shapes_alone_make_a_profile_without_origin() {
     let profile = read(trace.json().as_bytes(), &options).unwrap().profile;
     assert_eq!(profile.origin, None);
     assert_eq!(profile.measured_step(), None);
-    // The times of the CPU are apart: predictions do not use them.
+    // CPU times are separate: predictions do not use them.
     let step = profile.step.clone().unwrap();
     assert_eq!((step.duration, step.cpu.map(|cpu| cpu.duration.get())), (None, Some(95.0)));
     let forward = operation(&profile, "aten::addmm", Phase::Forward);
@@ -474,8 +472,8 @@ fn the_sample_that_comes_with_the_program_reads() {
     assert!((profile.total_device_time() / busy - 1.0).abs() < 0.01);
 }
 
-/// A recorder of kernels has ranges of NVTX as Nsight Systems has them: what says a part of
-/// the step is its phase, what says a part of the model groups the kernels in it.
+/// A kernel recorder has NVTX ranges as in Nsight Systems: ranges that name a part of the step set the phase, those
+/// that name a part of the model group their kernels.
 #[test]
 fn ranges_of_a_program_say_phases_and_parts() {
     let mut events = Vec::new();
@@ -515,8 +513,8 @@ fn ranges_of_a_program_say_phases_and_parts() {
 
 const LINEAR: &str = r#""Input Dims": [[4], [2, 3], [3, 4]], "Input type": ["float", "float", "float"]"#;
 
-/// A step on a CPU, of forty microseconds a part: a forward pass of `calls` products without
-/// a gradient and one with, its backward pass, and an update of two tensors.
+/// A step on a CPU, of forty microseconds per part: a forward pass of `calls` products without a gradient and one with,
+/// its backward pass, and an update of two tensors.
 fn step_on_a_cpu(trace: &mut Trace, number: u32, t: f64, calls: u32) {
     let sequence = |thread: u32| format!(r#""Sequence number": {number}, "Fwd thread id": {thread}"#);
     let length = 200.0 + 10.0 * f64::from(calls);
@@ -577,7 +575,7 @@ fn a_validation_in_the_recording_is_no_part_of_the_step() {
     }
 }
 
-/// The last batch of an epoch is short; sequences are of any length.
+/// The last batch of an epoch is short; sequences have any length.
 #[test]
 fn steps_of_different_shapes_are_not_added_up() {
     let trace = |rows: [u64; 3]| {
@@ -605,7 +603,7 @@ fn steps_of_different_shapes_are_not_added_up() {
     assert!(!notes(&trace([8, 8, 8])).contains("different shapes"));
 }
 
-/// The model is looked at in the step before the recorded ones, which may be an epoch's last.
+/// The hook looks at the model in the step before the recorded ones, which may be the last of an epoch.
 #[test]
 fn the_batch_is_that_of_the_recorded_steps() {
     let mut trace = Trace::default();
@@ -624,8 +622,8 @@ fn the_batch_is_that_of_the_recorded_steps() {
     }
 }
 
-/// Where a checkpointed block is computed again, PyTorch breaks off its last operator before
-/// it computes anything (early stop of `torch.utils.checkpoint`).
+/// When a checkpointed block is recomputed, PyTorch aborts its last operator before any computation (early stop of
+/// `torch.utils.checkpoint`).
 #[test]
 fn what_checkpointing_breaks_off_is_no_operation() {
     let product = |sequence: u32| {
@@ -652,8 +650,7 @@ fn what_checkpointing_breaks_off_is_no_operation() {
     }
 }
 
-/// `torch.func.vmap` calls an operator with the shapes of one sample, which calls another of
-/// all of them.
+/// `torch.func.vmap` calls an operator with the shapes of one sample, which calls another with those of all samples.
 #[test]
 fn what_vmap_batches_is_taken_as_it_runs() {
     for (inner, dims) in [("aten::bmm", "[[12, 5, 3], [12, 3, 2]]"), ("aten::mm", "[[60, 3], [3, 2]]")] {
@@ -669,7 +666,7 @@ fn what_vmap_batches_is_taken_as_it_runs() {
     }
 }
 
-/// Whether NNPACK may compute a convolution is asked in an operator of its own.
+/// A separate operator checks whether NNPACK can compute a convolution.
 #[test]
 fn a_convolution_that_nnpack_might_compute_is_one() {
     let mut trace = Trace::default();
@@ -689,7 +686,7 @@ fn a_convolution_that_nnpack_might_compute_is_one() {
     assert!(matches!(found[..], [one] if one.count == 1), "{found:?}");
 }
 
-/// A CPU steps tensor by tensor, a GPU all at once.
+/// A CPU updates tensor by tensor, a GPU all at once.
 #[test]
 fn an_update_on_a_cpu_is_brought_to_lists() {
     let mut trace = Trace::default();
@@ -703,7 +700,7 @@ fn an_update_on_a_cpu_is_brought_to_lists() {
         "{}",
         notes(&profile)
     );
-    // One of another make may have no such form.
+    // Another optimizer may lack such a form.
     let mut other = trace.clone();
     for event in &mut other.events {
         *event = event.replace("#SGD.step", "#Muon.step");
@@ -711,7 +708,7 @@ fn an_update_on_a_cpu_is_brought_to_lists() {
     assert_eq!(counted(&on_a_cpu(&other).profile, Phase::Optimizer), 2);
 }
 
-/// Of lists of more than 30 tensors Kineto tells no shapes.
+/// Kineto records no shapes for lists of more than 30 tensors.
 #[test]
 fn an_update_of_many_tensors_has_its_shapes() {
     let mut trace = Trace::default();
@@ -729,7 +726,7 @@ fn an_update_of_many_tensors_has_its_shapes() {
         let args = format!(r#""Input Dims": {dims}, "Input type": ["float", "Scalar"]"#);
         trace.operator(MAIN, "aten::mul_", 1151.0 + 4.0 * number as f64, 2.0, &args);
     }
-    // A GPU takes a list at once.
+    // A GPU handles a list at once.
     let args = format!(r#""Input Dims": [[], [], []], "Input type": [{}, "Scalar"]"#, lists(2));
     trace.operator(MAIN, "aten::_foreach_lerp_", 1172.0, 5.0, &args);
     let profile = on_a_cpu(&trace).profile;
@@ -739,7 +736,7 @@ fn an_update_of_many_tensors_has_its_shapes() {
     assert_eq!(fused.inputs, vec![[vec![4, 3], vec![4]]; 4].concat());
     assert_eq!(fused.dtype, Some(DType::Float32));
     assert_eq!(operation(&profile, "aten::_foreach_mul_", Phase::Optimizer).inputs, [vec![4, 3], vec![4]]);
-    assert_eq!(counted(&profile, Phase::Optimizer), 3, "what a list is made of is not counted again");
+    assert_eq!(counted(&profile, Phase::Optimizer), 3, "the parts of a list do not count again");
 }
 
 /// The gradient of memory-efficient attention calls a product and a sum beside its kernel.
@@ -775,11 +772,11 @@ fn clipping_belongs_to_the_update_and_loading_to_nothing() {
     let profile = on_a_cpu(&trace).profile;
     assert_eq!(counted(&profile, Phase::Forward), 1, "{:?}", profile.operations);
     operation(&profile, "aten::_foreach_norm", Phase::Optimizer);
-    assert_eq!(profile.workload.batch_size, None, "no layer of the model tells it");
+    assert_eq!(profile.workload.batch_size, None, "no layer of the model shows it");
     assert_eq!(profile.step.unwrap().data_wait.map(Micros::get), Some(18.0));
 }
 
-/// LBFGS evaluates its closure several times a step; what it does in between is its own.
+/// LBFGS evaluates its closure several times per step; the work in between is its own.
 #[test]
 fn an_optimizer_with_a_closure_has_its_own_work_only() {
     let mut trace = Trace::default();
@@ -814,7 +811,7 @@ fn an_optimizer_with_a_closure_has_its_own_work_only() {
     assert!(notes(&profile).contains("evaluates its closure 3 times per step"), "{}", notes(&profile));
 }
 
-/// A step of a GAN ends with the second of two updates, though both are called alike.
+/// A step of a GAN ends with the second of two updates, although both have the same name.
 #[test]
 fn two_updates_that_take_turns_are_one_step() {
     let mut trace = Trace::default();
@@ -845,7 +842,7 @@ fn of_two_trainings_at_once_one_is_read() {
     assert!(notes(&profile).contains("2 threads train at once"), "{}", notes(&profile));
 }
 
-/// Figures alone, as some recorders of AMD GPUs give.
+/// Only numbers, as in some AMD GPU traces.
 #[test]
 fn a_gpu_without_a_name_has_its_figures() {
     let named = two_steps().json();

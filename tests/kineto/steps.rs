@@ -1,4 +1,4 @@
-//! Which steps a recording has: damaged ones, micro-batches, stalls, and work without a launch.
+//! Steps of recordings: damaged ones, micro-batches, stalls, and work without a launch.
 #![expect(clippy::float_cmp, reason = "sums of whole microseconds are exact")]
 
 use habitat_tui::profile::{Operation, Phase};
@@ -44,8 +44,7 @@ fn is_launch(event: &str) -> bool {
     event.contains("cudaLaunchKernel")
 }
 
-/// Removes some kernels, and their launches as well if `both`; by number of the step and of the
-/// kernel in it.
+/// Removes kernels, and their launches if `both`; by number of the step and of the kernel in it.
 fn without(trace: &mut Trace, lost: &[(u32, usize)], both: bool) {
     let mut gone = Vec::new();
     for (step, kernel) in lost {
@@ -69,13 +68,13 @@ fn a_step_that_lost_kernels_does_not_displace_whole_ones() {
         assert_eq!(import.profile.measured_step().unwrap().get(), 100.0, "{lost:?}");
         assert!(notes(&import).contains("of its 5 kernels are not in the recording"), "{}", notes(&import));
     }
-    // Without its last kernel the middle one ends early: the step after it is not as long as from there to its own end.
+    // Without its last kernel the middle step ends early: the step after it is shorter than from there to its own end.
     let mut trace = steps(3);
     without(&mut trace, &[(1, 3), (1, 4)], false);
     let import = trace.import().unwrap();
     let step = import.profile.measured_step().unwrap().get();
     assert!((90.0..=100.0).contains(&step), "{step}");
-    // Of two steps the whole one is used, and if the launches are lost too.
+    // Of two steps only the whole one is used, also if the launches are lost.
     for both in [false, true] {
         for step in [0, 1] {
             let mut trace = steps(2);
@@ -90,7 +89,7 @@ fn a_step_that_lost_kernels_does_not_displace_whole_ones() {
     assert!(notes(&import).contains("20.0 % of the kernels of a step were launched but are not"), "{}", notes(&import));
 }
 
-/// Steps of 570 µs whose ten kernels are launched every 22 µs and take 530 µs; some have no launch.
+/// Steps of 570 µs with ten kernels that are launched every 22 µs and take 530 µs; some lack a launch.
 fn behind(count: u32, is_gone: &dyn Fn(usize) -> bool) -> Trace {
     let mut trace = Trace::default();
     for n in 0..count {
@@ -118,7 +117,7 @@ fn behind(count: u32, is_gone: &dyn Fn(usize) -> bool) -> Trace {
 
 #[test]
 fn kernels_without_a_launch_belong_to_the_step_in_which_they_run() {
-    // Every second launch is missing: kernels are joined by what is around them.
+    // Every second launch is missing: kernels are joined by their neighbours.
     for parity in [0, 1] {
         let mut trace = steps(6);
         let mut number = 0;
@@ -166,7 +165,7 @@ fn a_kernel_without_correlation_is_joined_to_the_launch_that_has_no_kernel() {
     }
 }
 
-/// `prof.step()` is called for every micro-batch, and the optimizer steps in every n-th.
+/// `prof.step()` runs for every micro-batch, and the optimizer in every n-th.
 fn micro_batches(marks: u32, every: u32, mark: &str) -> Trace {
     let mut trace = steps(marks);
     let update = |event: &str, at: f64| {
@@ -200,7 +199,7 @@ fn marked_micro_batches_are_one_step_with_its_update() {
         assert!(notes(&import).contains("micro-batches of one step"), "{}", notes(&import));
         assert_eq!(import.profile.workload.batch_size, Some(2 * every as u64), "{}", notes(&import));
     }
-    // Every mark has an update, or one was skipped: they are steps.
+    // Every mark has an update, except skipped ones: they are steps.
     assert_eq!(measured(&steps(3).import().unwrap()), WHOLE);
     let mut skipped = steps(4);
     let update = skipped.events.iter().position(|event| event.contains("Optimizer.step#")).unwrap();
@@ -221,7 +220,7 @@ fn marked_micro_batches_are_one_step_from_shapes_alone() {
     assert!(counted(Phase::Forward) >= 2);
 }
 
-/// Makes everything in and after some steps later, and their kernels longer.
+/// Delays everything in and after some steps, and lengthens their kernels.
 fn stretched(count: u32, is_long: impl Fn(u32) -> bool) -> Trace {
     let mut trace = steps(count);
     for event in &mut trace.events {
@@ -268,7 +267,7 @@ fn a_stall_in_one_of_few_steps_is_not_in_the_step_time() {
 
 #[test]
 fn kernels_without_times_are_noted() {
-    // A duration is missing in one step: the others are used.
+    // One step lacks a duration: the others are used.
     let mut trace = steps(4);
     let kernel = trace.events.iter_mut().find(|event| is_kernel(event)).unwrap();
     *kernel = kernel.replace(r#""dur": 20, "#, "");
@@ -279,7 +278,7 @@ fn kernels_without_times_are_noted() {
         "{}",
         notes(&import)
     );
-    // In all of them the time and the duration are 0, or the duration alone.
+    // In all steps the time and the duration are 0, or only the duration.
     for (with_start, words) in
         [(false, "4 of 20 kernels have no times"), (true, "4 of 20 kernels have a duration of 0")]
     {
@@ -350,8 +349,7 @@ fn of_ranks_in_one_file_one_is_used() {
     }
 }
 
-/// One rank of a job: computes for 40 µs, and communicates for so long, of which this much beside
-/// the computation.
+/// One rank of a job: computes for 40 µs, and communicates for the given time, partly hidden by the computation.
 fn rank(computes: f64, communicates: f64, hidden: f64) -> Trace {
     let mut trace = Trace::default();
     for n in 0..3 {
@@ -387,7 +385,7 @@ fn what_of_the_communication_is_not_hidden_is_measured_and_at_most_the_whole() {
     assert_eq!(step.exposed_communication.unwrap().get(), 70.0);
     let none = steps(3).import().unwrap().profile.step.unwrap();
     assert_eq!(none.exposed_communication, None);
-    // Ranks that wait for one another: medians of each figure are not those of one rank.
+    // Ranks that wait for one another: medians of each figure do not belong to one rank.
     let ranks = [rank(40.0, 600.0, 0.0), rank(300.0, 340.0, 0.0), rank(620.0, 20.0, 0.0), rank(500.0, 140.0, 100.0)];
     let ranks = ranks.iter().map(|trace| recorded(trace.json().as_bytes()));
     let import = kineto_ranks(ranks, &ImportOptions::default()).unwrap();

@@ -1,4 +1,4 @@
-//! When what ran in the step nearest the median.
+//! The timeline of the step nearest the median.
 
 use habitat_tui::profile::Profile;
 use habitat_tui::profile::timeline::{Gap, Interval, LaneKind, Part};
@@ -6,10 +6,10 @@ use habitat_tui::units::most;
 
 use crate::trace::{MAIN, Trace, two_steps};
 
-/// A name, from when and to when.
+/// A name, start and end.
 type Told<'a> = (&'a str, f64, f64);
 
-/// Lanes by label, each with the name, the start and the end of its intervals.
+/// Lanes by label, each with the names, starts and ends of its intervals.
 fn lanes(profile: &Profile) -> Vec<(String, Vec<Told<'_>>)> {
     let timeline = profile.timeline.as_ref().expect("a timeline");
     let told =
@@ -22,7 +22,7 @@ fn the_step_is_from_the_end_of_the_one_before_to_its_own() {
     let import = two_steps().import().unwrap();
     let timeline = import.profile.timeline.as_ref().unwrap();
     assert_eq!((timeline.duration.get().to_bits(), timeline.resolution), (100.0_f64.to_bits(), None));
-    // It begins at 1080: the first step ends there.
+    // It begins at 1080, where the first step ends.
     let expected: [(&str, &[Told<'_>]); 5] = [
         ("host 1", &[("aten::copy_", 21.0, 24.0), ("aten::addmm", 25.0, 40.0), ("aten::add_", 76.0, 80.0)]),
         ("host 2", &[("aten::mm", 45.0, 56.0), ("aten::sum", 56.0, 65.0), ("aten::add_", 66.0, 72.0)]),
@@ -56,7 +56,7 @@ fn the_step_is_from_the_end_of_the_one_before_to_its_own() {
     );
 }
 
-/// Copies that wait for nobody are no gap, and a second stream has a lane of its own.
+/// Asynchronous copies are not gaps, and a second stream has its own lane.
 #[test]
 fn streams_have_lanes_of_their_own() {
     let mut trace = two_steps();
@@ -69,7 +69,7 @@ fn streams_have_lanes_of_their_own() {
     assert_eq!(labels, ["host 1", "host 2", "stream 7", "stream 8", "stream 20", "copies"]);
 }
 
-/// What says when something ran is not what is recorded: two files of one step have one name.
+/// Times do not count in the hash: two files of one step have the same name.
 #[test]
 fn the_name_of_a_recording_does_not_depend_on_its_timeline() {
     let profile = two_steps().import().unwrap().profile;
@@ -78,7 +78,7 @@ fn the_name_of_a_recording_does_not_depend_on_its_timeline() {
     assert_eq!(profile.without_origin().timeline, None);
 }
 
-/// Thousands of kernels with gaps between them stay few, and it is said how fine they are.
+/// Thousands of kernels with gaps are merged into a few, with a note on the resolution.
 #[test]
 fn a_step_of_many_kernels_is_kept_coarsely() {
     let mut trace = Trace::default();
@@ -98,7 +98,7 @@ fn a_step_of_many_kernels_is_kept_coarsely() {
     assert!(timeline.resolution.is_some_and(|resolution| resolution.get() > 10.0), "{:?}", timeline.resolution);
     assert!(timeline.lanes.iter().any(|lane| lane.kind == LaneKind::Compute));
     assert!(timeline.parts.iter().any(|part| matches!(part, Part::Operation(_))));
-    // Its file reads again.
+    // Its file reads back.
     let (again, warnings) = Profile::from_json(&profile.to_json().unwrap()).unwrap();
     assert_eq!((&again, warnings.len()), (&profile, 0));
 }

@@ -1,4 +1,4 @@
-//! Writes small traces whose answers are known.
+//! Writes small traces with known answers.
 
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
@@ -85,7 +85,7 @@ impl Trace {
     }
 }
 
-/// Imports a trace that is in memory.
+/// Imports a trace from memory.
 pub(crate) fn read(text: &[u8], options: &ImportOptions<'_>) -> Result<Import, TraceError> {
     kineto(recorded(text)?, options)
 }
@@ -94,8 +94,8 @@ pub(crate) fn recorded(text: &[u8]) -> Result<Recorded, TraceError> {
     Recorded::read(text, None, &mut |_| ControlFlow::Continue(()))
 }
 
-/// One training step of a linear layer that begins at `t` and launches until `t + 60`;
-/// its kernels run from `t + 10` to `t + 80`. `n` numbers the step.
+/// One training step of a linear layer that begins at `t` and launches until `t + 60`; its kernels run from `t + 10` to
+/// `t + 80`. `n` numbers the step.
 pub(crate) fn training_step(trace: &mut Trace, n: u32, t: f64) {
     let shapes = r#""Input Dims": [[4], [2, 3], [3, 4], [], []], "Input type": ["float", "float", "float", "Scalar", "Scalar"], "Concrete Inputs": ["", "", "", "1", "1"]"#;
     trace.mark(&format!("ProfilerStep#{n}"), t, 90.0);
@@ -179,7 +179,7 @@ pub(crate) fn training_step(trace: &mut Trace, n: u32, t: f64) {
     trace.kernel(MAIN, t + 57.0, "add_kernel", t + 70.0, 10.0);
 }
 
-/// Two such steps, 100 us apart.
+/// Two of these steps, 100 us apart.
 pub(crate) fn two_steps() -> Trace {
     let mut trace = Trace::default();
     training_step(&mut trace, 1, 1000.0);

@@ -1,18 +1,18 @@
-//! Circles of modules: modules beside each other in one folder, each of which uses the next, and the last the first.
+//! Cycles of modules: modules in one folder, each of which uses the next, and the last the first.
 //!
-//! A path counts as a use of the module that it leads to, also through names that a module above brings in. The code of
-//! a folder's own file (`plan.rs` beside `plan/`, `lib.rs`) may use its modules and be used by them.
+//! A path counts as a use of its module, also through names that a parent imports. The code of a folder's own file
+//! (`plan.rs` beside `plan/`, `lib.rs`) may use its modules and be used by them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::{Source, read_all};
 
-/// A module by the names on its way from the root of its crate.
+/// A module, as a path from the root of its crate.
 type Module = Vec<String>;
-/// Uses between modules beside each other, each with its first line.
+/// Uses between sibling modules, each with its first line.
 type Uses = BTreeMap<(String, String), String>;
 
-/// A crate: the paths that each module brings in by name, and all that its code mentions.
+/// A crate: the paths that each module imports by name, and all paths in its code.
 #[derive(Default)]
 struct Crate {
     names: BTreeMap<Module, BTreeMap<String, Vec<String>>>,
@@ -34,8 +34,8 @@ impl Crate {
         }
     }
 
-    /// The module that a path in `at` leads to, for a reader in `from`; names of modules that are not above the reader
-    /// stay theirs. `None` outside of the crate.
+    /// The module of a path in `at`, seen from `from`; names of modules that are not parents of `from` stay private.
+    /// `None` outside the crate.
     fn find(&self, from: &[String], at: &[String], path: &[String], steps: usize) -> Option<Module> {
         let mut found = at.to_vec();
         let mut rest = path.iter().map(String::as_str).peekable();
@@ -87,7 +87,7 @@ impl Crate {
     }
 }
 
-/// Lines with their numbers.
+/// Numbered lines.
 type Numbered<T> = Vec<(usize, T)>;
 
 /// The `use` statements of a file, and its other lines of code.
@@ -109,7 +109,7 @@ fn split(source: &Source) -> (Numbered<String>, Numbered<&str>) {
     (statements, others)
 }
 
-/// Paths that the `use` statements of a file bring in: line, path, name.
+/// Paths that the `use` statements of a file import: line, path, name.
 pub(super) fn brought(source: &Source) -> Vec<(usize, Vec<String>, String)> {
     let mut all = Vec::new();
     for (number, text) in split(source).0 {
@@ -133,7 +133,7 @@ fn paths(line: &str) -> impl Iterator<Item = Vec<String>> {
     paths.map(|parts| parts.map(str::to_owned).collect::<Vec<_>>()).filter(|path| path.len() > 1)
 }
 
-/// The paths of a `use`, each with the name that it brings in.
+/// The paths of a `use`, each with the name that it imports.
 fn expand(tree: &str, before: &[&str], found: &mut Vec<(Vec<String>, String)>) {
     if let Some((head, inner)) = tree.split_once('{') {
         let before: Vec<&str> =
@@ -165,7 +165,7 @@ fn expand(tree: &str, before: &[&str], found: &mut Vec<(Vec<String>, String)>) {
     found.push((path, name));
 }
 
-/// The circles of each folder, of those through one module the shortest: its modules, and the line of each use.
+/// The cycles of each folder, the shortest per module: its modules, and the line of each use.
 fn circles(sources: &[Source]) -> Vec<(String, String)> {
     let mut crates: BTreeMap<&str, Crate> = BTreeMap::new();
     for source in sources.iter().filter(|source| source.path.contains('/')) {
@@ -175,7 +175,7 @@ fn circles(sources: &[Source]) -> Vec<(String, String)> {
     for (name, own) in &crates {
         for (folder, uses) in own.uses() {
             let folder = std::iter::once((*name).to_owned()).chain(folder).collect::<Vec<_>>().join("/");
-            // Each circle once, from its first module by name.
+            // Each cycle once, from its first module by name.
             for start in uses.keys().map(|(user, _)| user).collect::<BTreeSet<_>>() {
                 let Some(circle) = circle(start, &uses) else { continue };
                 let modules: Vec<&str> = circle.iter().filter_map(|way| way.split(' ').next()).collect();
@@ -188,7 +188,7 @@ fn circles(sources: &[Source]) -> Vec<(String, String)> {
     found
 }
 
-/// The shortest way from a module back to itself.
+/// The shortest path from a module back to itself.
 fn circle(start: &String, uses: &Uses) -> Option<Vec<String>> {
     let mut ways: VecDeque<(&String, Vec<String>)> = VecDeque::from([(start, Vec::new())]);
     let mut seen = BTreeSet::new();
@@ -210,7 +210,7 @@ fn circle(start: &String, uses: &Uses) -> Option<Vec<String>> {
 fn modules_use_each_other_in_one_direction() {
     let found: Vec<String> =
         circles(&read_all()).iter().map(|(circle, lines)| format!("{circle}\n  {lines}")).collect();
-    assert!(found.is_empty(), "move what closes a circle to the module it belongs to:\n{}", found.join("\n"));
+    assert!(found.is_empty(), "move the code that closes a cycle to its module:\n{}", found.join("\n"));
 }
 
 #[test]

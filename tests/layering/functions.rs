@@ -2,15 +2,15 @@
 
 use super::{Source, part_of_lab, read_all};
 
-/// Lines of code that a function should not exceed, from its signature to its closing brace.
+/// Most lines of code of a function, from its signature to its closing brace.
 const LINES: usize = 80;
-/// Functions of the program that exceed them. Their number only falls.
+/// Number of longer functions in the program. It may only fall.
 const LONGER: usize = 3;
 /// Lines of the longest function.
 const LONGEST: usize = 86;
 
-/// Functions of a source, each with its first line and its lines of code. Formatted code closes a function with a
-/// brace below the beginning of its first line.
+/// Functions of a source, each with its first line and its lines of code. In formatted code a function ends at a brace
+/// in the column of its first line.
 fn functions(source: &Source) -> Vec<(usize, usize)> {
     let lines: Vec<&(usize, String)> = source.code.iter().filter(|(_, line)| !line.trim().is_empty()).collect();
     let is_marked = |marks: &str| ["pub", "const ", "unsafe ", "async "].iter().any(|mark| marks.starts_with(mark));
@@ -27,7 +27,7 @@ fn functions(source: &Source) -> Vec<(usize, usize)> {
     (0..lines.len()).filter(|at| begins(&lines[*at].1)).map(|at| (lines[at].0, length(at))).collect()
 }
 
-/// With `-- --nocapture` it lists the long ones.
+/// With `-- --nocapture` lists the long ones.
 #[test]
 fn functions_stay_short() {
     let sources = read_all();

@@ -5,10 +5,10 @@ use super::{Source, crate_of, read_all};
 /// Words from which a literal counts as a sentence.
 const WORDS: usize = 4;
 
-/// Sentences that a crate may have beside those of its errors. They only become fewer.
+/// Most sentences of a crate outside its errors. They may only become fewer.
 const SENTENCES: [(&str, usize); 2] = [("prediction", 88), ("planning", 21)];
 
-/// Files, or folders with the same name, whose sentences are errors or are written into price files.
+/// Files, or folders with the same name, with sentences that are errors or go into price files.
 const ERRORS: [&str; 8] = [
     "planning/deadline",
     "planning/values",
@@ -20,11 +20,11 @@ const ERRORS: [&str; 8] = [
     "planning/pricing/snapshot",
 ];
 
-/// Code before a literal that belongs to an error, a panic that cannot happen, or a lint.
+/// Code before a literal of an error, an impossible panic, or a lint.
 const APART: [&str; 9] =
     ["#[error(", "Error::", "error(", "Err(", "form(", "ensure(", "expect(", "::Form(", "reason ="];
 
-/// Literals of a source, each with its line and with the code between it and the statement's beginning.
+/// Literals of a source, each with its line and with the code from the beginning of the statement.
 fn literals(source: &Source) -> Vec<(usize, String, String)> {
     let (mut found, mut before) = (Vec::new(), String::new());
     let mut open: Option<(usize, String, String)> = None;
@@ -85,7 +85,7 @@ fn sentences(sources: &[Source], own: &str) -> Vec<String> {
         .collect()
 }
 
-/// With `-- --nocapture` it lists them.
+/// With `-- --nocapture` lists them.
 #[test]
 fn sentences_lie_in_reports() {
     let sources = read_all();

@@ -17,7 +17,7 @@ fn plain(path: &Path) -> PathBuf {
     })
 }
 
-/// Files that the modules of a source may lie in: where `#[path]` says, else in its folder.
+/// Possible files of a source's modules: as `#[path]` says, else in its folder.
 fn declared(file: &Path, text: &str, is_root: bool) -> Vec<PathBuf> {
     let beside = file.parent().unwrap();
     let own = if is_root || file.ends_with("mod.rs") { beside.to_owned() } else { file.with_extension("") };
@@ -35,7 +35,7 @@ fn declared(file: &Path, text: &str, is_root: bool) -> Vec<PathBuf> {
     found
 }
 
-/// Files under `tests/` that no root reaches through declarations of modules.
+/// Files under `tests/` that no root reaches through module declarations.
 fn orphans(files: &BTreeMap<PathBuf, String>, roots: &[PathBuf]) -> Vec<PathBuf> {
     let mut reached: BTreeSet<PathBuf> = roots.iter().cloned().collect();
     let mut open = roots.to_vec();

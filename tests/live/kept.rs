@@ -1,4 +1,4 @@
-//! Jobs that are left and come back to: listed, joined from several terminals, killed with or without those who watch.
+//! Detached jobs: listed, joined from several terminals, killed with or without their followers.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -46,7 +46,7 @@ fn says(place: &Place, arguments: &[&str]) -> (String, String) {
     (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
 }
 
-/// Starts a detached job of the fixture; its name.
+/// Starts a detached job of the fixture; returns its name.
 fn detach(place: &Place, job: &[&str]) -> String {
     let script = fixtures().join("fake_job.py");
     let arguments = [&["run", "--detach", "--", "python3", script.to_str().unwrap()], job].concat();
@@ -86,7 +86,7 @@ fn read(place: &Place, job: &str) -> Value {
     serde_json::from_str(&std::fs::read_to_string(file(place, job, "job.json")).unwrap()).unwrap()
 }
 
-/// The screens on a job.
+/// Opens the screens on a job.
 fn join(place: &Place, arguments: &[&str]) -> Terminal {
     let config = place.path("config");
     let arguments = [&["join"], arguments].concat();
@@ -119,7 +119,7 @@ fn a_detached_job_is_joined_from_several_terminals_and_outlives_them() {
     wait_for("it ends", || listed(&place, &name)["standing"] == "ended");
     let row = listed(&place, &name);
     assert_eq!((row["state"].as_str(), row["steps"].as_u64()), (Some("ended with exit code 0"), Some(400)));
-    assert!(!is_running(pid(&read(&place, &name)["keeper"]["pid"])), "nothing of ours is left");
+    assert!(!is_running(pid(&read(&place, &name)["keeper"]["pid"])), "our process has ended");
     // The report of a finished job stays.
     let mut again = join(&place, &[]);
     again.sees("ended with exit code 0, at step 400");
@@ -147,7 +147,7 @@ fn a_job_is_stopped_from_another_terminal() {
     assert_eq!(terminal.ends(), 0, "the exit code is that of join");
     assert!(terminal.text().contains("job stopped by you"), "{}", terminal.text());
     assert_eq!(listed(&place, &name)["state"], "stopped by you");
-    // Whoever sends a signal to the process that keeps a job means the job.
+    // A signal to the process that keeps a job goes to the job.
     let name = detach(&place, &["4000", "0.02"]);
     let job = read(&place, &name);
     signal(pid(&job["keeper"]["pid"]), "HUP");
@@ -210,7 +210,7 @@ fn pauses_are_the_verdict_with_and_without_a_terminal() {
         place.habitat(&["run", "--no-tui", "--", "python3", script, "70", "0.01"]).env("PAUSES", "1").output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains(&format!("verdict: {long}")) && said.contains("every 20 steps"), "{said}");
-    // Two have no period yet.
+    // Two do not have a period yet.
     let output =
         place.habitat(&["run", "--json-lines", "--", "python3", script, "50", "0.01"]).env("PAUSES", "1").output();
     let said = String::from_utf8(output.unwrap().stdout).unwrap();
@@ -240,7 +240,7 @@ fn what_ended_a_job_is_told() {
     signal(pid(&job["process"]["pid"]), "KILL");
     wait_for("its end is shown", || told().starts_with("killed by SIGKILL, not by habitat-tui"));
     assert!(says(&place, &["history", &name, "--csv"]).0.starts_with("rank,from_s,to_s,first_step,training_steps,"));
-    // A job whose end nobody recorded.
+    // A job whose end was not recorded.
     std::fs::write(file(&place, &name, "state.json"), "{\"profiles\":0}").unwrap();
     assert!(says(&place, &["jobs", "--json"]).0.contains("\"jobs\": []"), "a file of another form is passed over");
     std::fs::write(file(&place, &name, "state.json"), "").unwrap();
@@ -248,7 +248,7 @@ fn what_ended_a_job_is_told() {
     let own = std::process::id();
     let with = |change: &dyn Fn(&mut Value)| {
         let mut job = job.clone();
-        // A process that runs, but another one than wrote this.
+        // A running process, but not the one that wrote this.
         job["keeper"]["pid"] = own.into();
         change(&mut job);
         std::fs::write(file(&place, &name, "job.json"), job.to_string()).unwrap();
@@ -281,7 +281,7 @@ fn what_a_killed_keeper_recorded_stays() {
         let said = says(&place, command).0;
         assert!(said.contains("at least "), "its steps are a lower bound: {said}");
     }
-    // The written records are there, without the one that was cut off.
+    // The written records are there, except the truncated one.
     let steps = counted(&history(&place, &name));
     assert!((15..200).contains(&steps), "{steps}");
     let path = file(&place, &name, "steps.0");
@@ -299,7 +299,7 @@ fn a_job_that_cannot_start_leaves_nothing() {
     assert!(said.contains("no-such-program: no such program"), "{said}");
     assert_eq!(std::fs::read_dir(place.path("config/jobs")).unwrap().count(), 0);
     assert!(says(&place, &["jobs"]).0.contains("No jobs yet"));
-    // A folder that cannot be written: the job is not started.
+    // A folder without write access: the job is not started.
     let output = place.habitat(&["run", "--keeper", &place.path("none"), "--", "touch", "ran"]).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("job.json: cannot be written"), "{said}");
@@ -307,7 +307,7 @@ fn a_job_that_cannot_start_leaves_nothing() {
     let left = std::fs::read_dir(place.path(".")).unwrap().map(|entry| entry.unwrap().file_name());
     let left: Vec<_> = left.filter(|name| name == "ran" || name.to_string_lossy().ends_with(".log")).collect();
     assert!(left.is_empty(), "{left:?}");
-    // A folder that cannot be made: the job is not started.
+    // A folder that cannot be created: the job is not started.
     std::fs::remove_dir(place.path("config/jobs")).unwrap();
     std::fs::write(place.path("config/jobs"), "").unwrap();
     let output = place.habitat(&["run", "--detach", "--", "touch", "ran"]).output().unwrap();
@@ -315,7 +315,7 @@ fn a_job_that_cannot_start_leaves_nothing() {
     assert!(!Command::new("test").args(["-e", &place.path("ran")]).status().unwrap().success());
 }
 
-/// Lines of JSON, as they come, until the end; and whoever stops reading harms nothing.
+/// Lines of JSON as they come, until the end; a reader that stops does no harm.
 fn a_script_follows_a_job_by_lines_of_json() {
     let place = place();
     let script = fixtures().join("fake_job.py");
@@ -410,7 +410,7 @@ fn the_verdict_of_a_job_is_not_that_of_an_older_profile() {
     assert_eq!(verdict("3"), Value::Null, "it was not recorded");
 }
 
-/// Of steps below 2 ms only a sample is divided into parts, which a job of seconds has too.
+/// Only a sample of steps below 2 ms is divided into parts; a job of seconds has some too.
 fn short_steps_of_a_short_job_have_parts(python: &str) {
     let place = Place::new();
     let train = "import torch
@@ -498,14 +498,14 @@ fn the_parts_of_steps_are_in_the_history(python: &str) {
     let sum: f64 = ["input", "forward", "backward", "optimizer", "rest"].iter().map(|part| of(&parts[*part])).sum();
     assert!((sum / of(step) - 1.0).abs() < 0.05, "{told}");
     let beside = |kind: &str| told["total"]["beside"][kind]["steps"].as_u64().unwrap();
-    // One of the validations comes after the last step, and one is beside a checkpoint.
+    // One of the validations follows the last step, and one is beside a checkpoint.
     assert_eq!((beside("validation"), beside("checkpoint")), (6, 2), "{told}");
     assert_eq!(told["validation_every_steps"], 40);
     assert!(told["total"]["resident_mib"].as_f64().unwrap() > 50.0);
     let steps = says(&place, &["history", name.trim(), "--steps", "--csv"]).0;
     for row in steps.lines().skip(1).map(|line| line.split(',').collect::<Vec<_>>()) {
         let number: u64 = row[0].parse().unwrap();
-        // The record of a save beside a validation has its time alone.
+        // The record of a save beside a validation has only its own time.
         if row[2] == "validation" || number == 201 {
             continue;
         }
@@ -513,7 +513,7 @@ fn the_parts_of_steps_are_in_the_history(python: &str) {
     }
     let text = says(&place, &["history"]).0;
     assert!(text.contains("6 validations (every 40 steps) of") && text.contains("waiting for data"), "{text}");
-    // The verdict is that of the report and of the screens.
+    // The verdict equals that of the report and of the screens.
     let state = std::fs::read_to_string(file(&place, name.trim(), "state.json")).unwrap();
     let state: Value = serde_json::from_str(&state).unwrap();
     let because = told["verdict"]["because"].as_str().unwrap();

@@ -54,7 +54,7 @@ fn shell() -> Need<String> {
     python().and_then(|_| program("bash"))
 }
 
-/// A Python, and a small file system that can be mounted and filled.
+/// A Python, and permission to mount and fill a small file system.
 #[cfg(target_os = "linux")]
 fn small_file_system() -> Need<String> {
     let mount = ["-Urm", "mount", "-t", "tmpfs", "-o", "size=8m", "none", "/mnt"];
@@ -62,7 +62,7 @@ fn small_file_system() -> Need<String> {
     if mounts { python() } else { Err("a small file system cannot be mounted here".to_owned()) }
 }
 
-/// `program` with `arguments`, and the fake PyTorch for its Python.
+/// Starts `program` with `arguments`, and the fake PyTorch for its Python.
 pub(super) fn open(program: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Terminal {
     let fake = fixtures().join("fake");
     let variables = [&[("PYTHONPATH", fake.to_str().unwrap())], variables].concat();
@@ -70,7 +70,7 @@ pub(super) fn open(program: &str, arguments: &[&str], variables: &[(&str, &str)]
 }
 
 impl Terminal {
-    /// `habitat-tui run` on the fake job.
+    /// Starts `habitat-tui run` on the fake job.
     pub(super) fn run(options: &[&str], job: &[&str], variables: &[(&str, &str)]) -> Self {
         let script = fixtures().join("fake_job.py");
         let mut arguments = vec!["run"];
@@ -84,7 +84,7 @@ impl Terminal {
         signal(self.child.process_id().unwrap(), name);
     }
 
-    /// The step that the job told last.
+    /// The last step that the job wrote.
     pub(super) fn step(&self) -> u64 {
         self.read("steps").parse().unwrap_or(0)
     }
@@ -108,7 +108,7 @@ impl Terminal {
     }
 }
 
-/// The facts on the only job.
+/// The stored facts of the only job.
 pub(super) fn kept(terminal: &Terminal) -> Value {
     serde_json::from_str(&terminal.read("config/jobs/fake_job/job.json")).unwrap()
 }
@@ -148,7 +148,7 @@ fn the_screens_follow_a_job_from_its_start_to_its_end() {
     terminal.press("5");
     terminal.sees("training for 150 steps");
     terminal.sees("ended with exit code 6, at step 150");
-    // The progress bar as a terminal would show it, without its colours.
+    // The progress bar as a terminal would show it, without colours.
     terminal.sees("step 150 of 150");
     assert!(!terminal.text().contains("step 149 of 150"), "{}", terminal.text());
     let log = terminal.log();
@@ -157,7 +157,7 @@ fn the_screens_follow_a_job_from_its_start_to_its_end() {
     let saw: Value = serde_json::from_str(&terminal.read("saw")).unwrap();
     assert_eq!(saw["tty"], serde_json::json!([false, false, false]));
     assert_eq!(saw["unbuffered"], "1", "the tail would come 8 KiB at a time");
-    // The job has ended: nothing to ask.
+    // The job has ended: no question.
     terminal.press("q");
     assert_eq!(terminal.ends(), 6, "the exit code is the job's");
     let text = terminal.text();
@@ -166,8 +166,8 @@ fn the_screens_follow_a_job_from_its_start_to_its_end() {
     assert_eq!(terminal.files(".habitat.json.zst").len(), 1);
 }
 
-/// With a script in place of `nvidia-smi`, which is gone when the screens are; and what the job
-/// costs, here and on other GPUs, on the screen and in the report.
+/// A script replaces `nvidia-smi` and ends with the screens; the cost of the job, here and on other GPUs, on the screen
+/// and in the report.
 fn the_gpus_are_told_of_while_the_screens_are_open() {
     let tools = tempfile::tempdir().unwrap();
     let script = "#!/bin/sh\necho $$ > \"$(dirname \"$0\")/pid\"\n\
@@ -198,7 +198,7 @@ fn with_every_a_new_window_comes_again_and_again() {
     for (first, last) in [(11, 13), (41, 43), (71, 73), (101, 103)] {
         terminal.sees(&format!("recorded every 30 steps · last steps {first}–{last}"));
     }
-    // No more than the one that is read, and the next.
+    // At most the one being read, and the next.
     let cache = terminal.path("").join(".cache/habitat-tui");
     let mut traces = Vec::new();
     for folder in std::fs::read_dir(cache).unwrap().flatten() {
@@ -213,7 +213,7 @@ fn with_every_a_new_window_comes_again_and_again() {
     assert!(text.contains("101–103") || text.contains("131–133"), "{text}");
 }
 
-/// More than are tried again of a job with one window.
+/// More than are retried in a job with one window.
 fn with_every_windows_that_are_missed_come_again() {
     let mut terminal = Terminal::run(&["--every", "20"], &["150", "0.02"], &[("OWN_PROFILER", "90")]);
     terminal.sees("own profiler has priority");
@@ -274,8 +274,7 @@ fn ctrl_c_twice_stops_the_job_as_in_a_shell() {
     assert!(terminal.log().contains("KeyboardInterrupt"), "{}", terminal.log());
 }
 
-/// One that does not heed SIGINT gets the next signal when it is wished, and not by a key
-/// that is held down.
+/// A job that ignores SIGINT gets the next signal on request, but not by a key that is held down.
 fn a_job_that_does_not_heed_an_interrupt_is_stopped_more_strongly() {
     let script = fixtures().join("fake_job.py");
     let command = format!("trap '' INT; exec python3 '{}' 4000 0.02", script.display());
@@ -326,7 +325,7 @@ fn the_job_outlives_us_whatever_ends_us() {
         let mut terminal = Terminal::run(&["--window", "2"], &["120", "0.03"], &[("FAKE_EXPORT", "0.2")]);
         wait_for("the step is reached", || terminal.step() >= at);
         if how == "hang-up" {
-            // The terminal goes away, and with it our standard input and output.
+            // Closes the terminal, and with it our standard input and output.
             terminal.close();
             wait_for("we end", || terminal.child.try_wait().unwrap().is_some());
         } else {
@@ -340,7 +339,7 @@ fn the_job_outlives_us_whatever_ends_us() {
     }
 }
 
-/// A shell in which a long job is run under the program.
+/// A shell in which the program runs a long job.
 fn in_a_shell(options: &str) -> Terminal {
     let mut terminal = open("bash", &["--norc", "--noprofile", "-i"], &[("PS1", "shell> ")]);
     terminal.sees("shell>");
@@ -388,7 +387,7 @@ fn without_screens_the_job_is_suspended_as_any_job_of_the_shell() {
     wait_for("Ctrl-C ends the job", || !is_running(job));
 }
 
-/// As the first process of a container: nobody could continue us.
+/// As the first process of a container: no shell could continue us.
 fn without_a_shell_nothing_is_suspended() {
     let mut terminal = Terminal::run(&["--no-tui"], &["300", "0.02"], &[]);
     terminal.sees("of 300");
@@ -398,7 +397,7 @@ fn without_a_shell_nothing_is_suspended() {
     assert_eq!(terminal.ends(), 0);
 }
 
-/// The disk is full in the middle of a window: the job goes on, and nothing is left.
+/// The disk is full in the middle of a window: the job goes on, and no files remain.
 fn a_full_disk_costs_the_window_and_nothing_else() {
     let traces = tempfile::tempdir().unwrap();
     let folder = traces.path().to_str().unwrap();
@@ -416,7 +415,7 @@ fn a_full_disk_costs_the_window_and_nothing_else() {
     assert!(left.len() == 1 && left[0].file_name().to_str().unwrap().starts_with("hook-"), "{left:?}");
 }
 
-/// A log that takes nothing in, whatever becomes of us meanwhile.
+/// A log that accepts nothing more, whatever happens to us meanwhile.
 #[cfg(target_os = "linux")]
 fn a_full_disk_under_the_log_does_no_harm_to_the_job() {
     let script = fixtures().join("fake_job.py");
@@ -438,7 +437,7 @@ fn a_full_disk_under_the_log_does_no_harm_to_the_job() {
     }
 }
 
-/// Who writes the log is killed: another one goes on, and the job notices nothing.
+/// The log writer is killed: another one takes over, and the job notices nothing.
 #[cfg(target_os = "linux")]
 fn the_log_is_written_on_where_its_writer_is_killed() {
     let mut terminal = Terminal::run(&[], &["150", "0.03"], &[]);
@@ -463,7 +462,7 @@ fn the_log_is_written_on_where_its_writer_is_killed() {
     assert_eq!(terminal.ends(), 0);
 }
 
-/// Somebody empties the folder for caches: the window is lost and nothing else.
+/// A user empties the cache folder: only the window is lost.
 fn a_folder_that_is_gone_costs_the_window_and_nothing_else() {
     let mut terminal = Terminal::run(&["--after", "60"], &["120", "0.03"], &[]);
     wait_for("some steps are made", || terminal.step() >= 5);
@@ -485,7 +484,7 @@ fn files_below(path: &Path) -> Vec<PathBuf> {
     }
 }
 
-/// Where little is free no window is opened at all.
+/// With little free space no window opens.
 #[cfg(target_os = "linux")]
 fn no_window_opens_where_there_is_no_room_for_it() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,7 +1,7 @@
-//! The Python package in `python/`: its functions, callbacks and notebook view. And `mcp`, as a client of it sees it.
+//! The Python package in `python/`: its functions, callbacks and notebook view. And `mcp`, from a client's side.
 //!
-//! The tests are Python's, in the files beside this one. They run with the interpreter that
-//! `HABITAT_TUI_TEST_PACKAGE_PYTHON` names (`.ci/package` installs it), and with the program of this build.
+//! The tests are in the Python files beside this one. They run with the interpreter in
+//! `HABITAT_TUI_TEST_PACKAGE_PYTHON` (`.ci/package` installs it), and with the program of this build.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -22,13 +22,13 @@ trials! {
     ],
 }
 
-/// The interpreter with `PyTorch`, Keras, pandas and what runs notebooks.
+/// The interpreter with `PyTorch`, Keras, pandas and a notebook runner.
 fn package() -> Need<String> {
     let python = std::env::var("HABITAT_TUI_TEST_PACKAGE_PYTHON").ok().filter(|python| !python.is_empty());
     python.ok_or_else(|| "HABITAT_TUI_TEST_PACKAGE_PYTHON names no Python with the packages of .ci/package".to_owned())
 }
 
-/// Runs a file of Python's tests. Its output is shown if it fails.
+/// Runs a file of Python tests. Shows its output if it fails.
 fn pass(python: &str, file: &str) {
     let root = env!("CARGO_MANIFEST_DIR");
     let home = tempfile::tempdir().unwrap();
@@ -41,7 +41,7 @@ fn pass(python: &str, file: &str) {
         .env("HOME", home.path())
         .env("HABITAT_TUI_CONFIG_DIR", home.path().join("config"))
         .env("XDG_CACHE_HOME", home.path().join("cache"))
-        // Beside other tests, more threads are in one another's way.
+        // More threads would slow down the other tests.
         .env("OMP_NUM_THREADS", "1")
         .output()
         .unwrap();

@@ -1,4 +1,4 @@
-"""The functions of the package, with the program that `HABITAT_TUI_PROGRAM` names."""
+"""The functions of the package, with the program in `HABITAT_TUI_PROGRAM`."""
 
 import json
 import os

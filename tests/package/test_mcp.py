@@ -1,4 +1,4 @@
-"""`habitat-tui mcp`, as the protocol's own Python library and lines that are not requests meet it."""
+"""`habitat-tui mcp`, through the protocol's own Python library and with invalid lines."""
 
 import json
 import os
@@ -137,7 +137,7 @@ class Client(unittest.TestCase):
 
 
 def spoken(lines):
-    """The answers to lines, each a request, text or bytes; and the exit code."""
+    """The responses to lines, each a request, text or bytes; and the exit code."""
     said = b""
     for line in lines:
         said += (line if isinstance(line, bytes) else json.dumps(line).encode()) + b"\n"
@@ -168,7 +168,7 @@ class Damaged(unittest.TestCase):
             self.assertTrue(all("id" in answer for answer in answers), answers)
             by = {answer["id"]: answer for answer in answers}
             if after:
-                # No method, or not an object: the request that the error belongs to is unknown.
+                # No method, or not an object: the request of the error is unknown.
                 self.assertEqual(by[None]["error"]["code"], -32600)
                 self.assertNotIn(7, by)
             self.assertEqual(code, 0)

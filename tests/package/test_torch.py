@@ -1,4 +1,4 @@
-"""Steps made of objects of PyTorch, the handler of its profiler, and callbacks of trainers."""
+"""Steps from PyTorch objects, the handler of its profiler, and callbacks of trainers."""
 
 import json
 import logging
@@ -22,7 +22,7 @@ SHAPES = pathlib.Path(__file__).parent.parent / "fixtures/shapes/mlp.py"
 
 
 class Net(torch.nn.Module):
-    """Weights that two layers share, and an input of whole numbers."""
+    """Two layers that share weights, and integer input."""
 
     def __init__(self, width=64):
         super().__init__()
@@ -57,7 +57,7 @@ class Steps(unittest.TestCase):
         for profile in (function, traced):
             self.assertEqual(profile.facts["workload"]["parameter_count"], parameters)
             self.assertEqual(profile.facts["workload"]["batch_size"], 8)
-        # The loss is another; the products and the memory of the weights are the same.
+        # The loss differs; the products and the memory of the weights are the same.
         self.assertEqual(traced.facts["flops"], function.facts["flops"])
         for kind in ("parameters_bytes", "gradients_bytes", "optimizer_state_bytes"):
             self.assertEqual(traced.facts["memory"][kind], function.facts["memory"][kind], kind)
@@ -116,7 +116,7 @@ class Profiler(unittest.TestCase):
             output = pathlib.Path(folder) / "step.habitat.json.zst"
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
-                # Without shapes_only a trace needs kernels of a GPU.
+                # Without shapes_only a trace needs GPU kernels.
                 profiled(output)
             self.assertEqual([path.name for path in output.parent.iterdir()], ["step.trace.json.gz"])
         said = [str(warning.message) for warning in caught if issubclass(warning.category, UserWarning)]
@@ -185,7 +185,7 @@ class Counting(unittest.TestCase):
 
 
 def events(folder):
-    """Tags of TensorBoard's files below a folder, with the steps of each."""
+    """Tags in TensorBoard's files below a folder, with the steps of each."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     found = {}

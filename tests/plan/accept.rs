@@ -1,4 +1,4 @@
-//! Firm offers first, then those that need something to be accepted, with the cost if they fail.
+//! Firm offers first, then those that the user must accept, with the cost if they fail.
 
 use habitat_tui::catalog::Vendor;
 use habitat_tui::plan::check::{CheckError, check, check_sources};
@@ -17,7 +17,7 @@ use jiff::civil::date;
 use crate::batch;
 use crate::build::{assert_cents, goal, hours, measured, offer_in, predictions, usd};
 
-/// Ten samples an hour on each of three GPUs: recorded on the first, of another maker, and beside an ARM host.
+/// Ten samples per hour on each of three GPUs: the recording GPU, one of another vendor, and one with an ARM host.
 fn steps() -> Predictions {
     let mut all = predictions(["own", "amd", "gh-1"].map(|name| measured(name, 10.0)));
     all.predictions[1].gpu.vendor = Vendor::Amd;
@@ -25,7 +25,7 @@ fn steps() -> Predictions {
     all
 }
 
-/// An offer with a price of yesterday; of a provider that is named after its region.
+/// An offer with yesterday's price, from a provider named after its region.
 fn dated(region: &str, gpu: &str, price: f64, tier: Tier) -> Offer {
     let offer = offer_in(region, gpu, price, tier);
     Offer { provider: region.into(), as_of: Some(date(2026, 11, 20)), ..offer }
@@ -81,7 +81,7 @@ fn the_plan_is_firm_and_says_what_else_could_be_had() {
     let plan = planned(&asked(&[]));
     assert_eq!(plan.parts[0].offer.provider, "firm");
     assert_cents(plan.total.unwrap().cost.mid, 100.0);
-    // Best first; of each kind the best. If it fails, the plan is left: another host can be gone too.
+    // Best first; the best of each kind. If it fails, the plan is abandoned: another host can go too.
     let order: Vec<Accept> = plan.beside.iter().flat_map(Beside::accept).collect();
     assert_eq!(order, [Accept::Marketplace, Accept::Doubted, Accept::Platform, Accept::Spot]);
     assert_eq!(
@@ -95,7 +95,7 @@ fn the_plan_is_firm_and_says_what_else_could_be_had() {
     let (cost, then, words) = beside(&plan, Accept::Spot);
     assert!(cost > 50.0 && cost < 95.0 && then == Some(100.0), "{cost}");
     assert_eq!(words, "a spot machine; if no spot machine is available");
-    // An offer that needs several things has them in its reason.
+    // An offer that needs several acceptances lists them in its reason.
     assert!(
         plan.rejected.iter().any(|one| {
             one.reason.kind() == RejectionKind::NotAccepted
@@ -115,7 +115,7 @@ fn what_is_accepted_is_planned_with_at_the_cost_that_was_said() {
         assert_cents(plan.total.unwrap().cost.mid, one.part.cost.mid.get());
         assert!(plan.beside.iter().all(|other| other.accept() != one.accept()));
     }
-    // A plan with an offer that nobody accepted does not pass the check.
+    // A plan with an offer that was not accepted fails the check.
     for accept in [Accept::Spot, Accept::Marketplace, Accept::Doubted] {
         let mut wrong = planned(&asked(&[accept]));
         wrong.goal.limits.accept.clear();
@@ -134,13 +134,13 @@ fn an_accepted_offer_shows_what_the_work_costs_if_it_fails() {
     assert!(planned(&asked(&[])).fallback.is_none());
     assert_eq!(then(&[Accept::Marketplace]), (100.0, "that host is gone"));
     assert_eq!(then(&[Accept::Doubted]), (100.0, "that price is gone"));
-    // Of two risks, the host is the first to go.
+    // Of two risks, losing the host comes first.
     assert_eq!(then(&[Accept::Marketplace, Accept::Doubted]), (100.0, "that host is gone"));
     assert_eq!(then(&[Accept::Spot]), (100.0, "no spot machine is available"));
     assert_eq!(then(&[Accept::Platform]), (100.0, "your program does not run there"));
 }
 
-/// The only offer in time and within the budget is a host that can go: the firm offer closest to the limits says which
+/// The only offer in time and within the budget is a host that may go: the firm offer closest to the limits shows which
 /// of them it would exceed.
 #[test]
 fn a_way_out_beyond_the_limits_says_so() {
@@ -156,7 +156,7 @@ fn a_way_out_beyond_the_limits_says_so() {
         let accepted = plan(&steps, &offers.clone().on(date(2026, 11, 21)), &limits).unwrap();
         assert_eq!(accepted.parts[0].offer.provider, "flat");
         let then = accepted.fallback.clone().unwrap().then.unwrap();
-        // The same where no firm plan is possible.
+        // The same if no firm plan is possible.
         let firm = Goal { limits: asked(&[]).limits, ..limits };
         let firm = plan(&steps, &offers.clone().on(date(2026, 11, 21)), &firm).unwrap();
         let beside = firm.beside[0].then.clone().unwrap();
@@ -176,7 +176,7 @@ fn a_way_out_beyond_the_limits_says_so() {
     assert_eq!(fails(10.0, 60.0), (None, None, fails_at("")));
 }
 
-/// Users want spot to pay less: the plan says if it costs more, and always what on demand costs.
+/// Users choose spot to pay less: the plan says if it costs more, and always shows the cost on demand.
 #[test]
 fn a_tier_that_costs_more_than_another_is_named() {
     let steps = steps();
@@ -232,11 +232,11 @@ fn what_is_named_is_accepted() {
     };
     let own = |name: &str| Some(name.to_owned());
     assert_eq!(named(&|goal| goal.limits.providers = vec!["House".into()]), own("house"));
-    // Hosts only if the named providers have nothing firm.
+    // Hosts only if the named providers have no firm offer.
     assert_eq!(named(&|goal| goal.limits.providers = ["house", "firm"].map(Into::into).to_vec()), own("firm"));
     assert_eq!(named(&|goal| goal.limits.providers = vec!["far".into()]), None);
     assert_eq!(named(&|goal| goal.limits.gpus = vec![GpuSlug::new("amd").unwrap()]), own("rocm"));
-    // Its program may not run there, which the plan says.
+    // The program may not run there, which the plan says.
     let mut amd = asked(&[]);
     amd.limits.gpus = vec![GpuSlug::new("amd").unwrap()];
     assert_eq!(planned(&amd).fallback.map(|fallback| fallback.setback), Some(Setback::DoesNotRun));
@@ -253,7 +253,7 @@ fn without_a_firm_plan_the_offers_that_would_do_are_named() {
     let order: Vec<Accept> = plan.beside.iter().flat_map(Beside::accept).collect();
     assert_eq!(order, [Accept::Marketplace, Accept::Doubted]);
     assert_eq!(beside(&plan, Accept::Doubted).1, Some(100.0));
-    // No one thing makes a plan of ten dollars: several do.
+    // No single change makes a plan of ten dollars: several do.
     let plan = planned(&within(15.0));
     let several: Vec<_> = plan.beside.iter().map(Beside::accept).collect();
     assert_eq!(several, [vec![Accept::Spot, Accept::Marketplace, Accept::Doubted, Accept::Platform]]);
@@ -269,14 +269,14 @@ fn a_little_more_buys_a_lot() {
     // Ten dollars in ten hours; three and a third hours for a fifth more.
     let found = bargain(3.6, &goal).unwrap();
     assert_cents(found.cost.mid, 12.0);
-    // The flag that is named makes it the plan.
+    // The suggested flag gives that plan.
     let said = |goal: &Goal, price: f64| bargain_words(&plan(&steps, &offers(price), goal).unwrap()).unwrap();
     assert!(said(&goal, 3.6).ends_with("(--deadline 3.4h)"), "{}", said(&goal, 3.6));
     let sooner = Goal { deadline: Some(hours(3.4)), ..goal.clone() };
     assert_eq!(plan(&steps, &offers(3.6), &sooner).unwrap().parts[0].offer, found.offer);
     assert!(bargain(3.9, &goal).is_none() && bargain(2.9, &goal).is_none());
     assert!(bargain(3.6, &Goal { budget: Some(usd(11.0)), ..goal.clone() }).is_none());
-    // The other way round, where time is what counts: a quarter later at half the cost.
+    // The reverse, if time is the objective: a quarter later at half the cost.
     let steps = predictions([measured("slow", 10.0), measured("fast", 12.0)]);
     let goal = Goal { objective: Objective::Time, deadline: Some(hours(20.0)), ..goal };
     let fastest = plan(&steps, &offers(3.0), &goal).unwrap();
@@ -309,12 +309,12 @@ fn without_a_deadline_a_plan_of_years_gives_way_to_a_shorter_one() {
         .find(|one| one.offer.as_str().contains("/a/"))
         .unwrap_or_else(|| panic!("{:?}", short.rejected));
     assert!(matches!(slow.reason, Reason::TooLong { .. }), "{:?}", slow.reason);
-    // The flag that is named makes the cheapest plan again.
+    // The suggested flag gives the cheapest plan again.
     let flag = concessions(&short)[0].rsplit_once("--deadline ").unwrap().1.trim_end_matches("d)").to_owned();
     let flag = 24.0 * flag.parse::<f64>().unwrap();
     let patient = years(Goal { deadline: Some(hours(flag)), ..goal(10_000.0) }, 3.6);
     assert_cents(patient.total.unwrap().cost.mid, 10_000.0);
-    // Not below 60 days, not for more than a quarter, not above the budget, and not if time is the aim.
+    // Not below 60 days, not for more than a quarter, not above the budget, and not if time is the objective.
     assert!(years(goal(1_440.0), 3.6).longer.is_none());
     assert!(years(goal(10_000.0), 3.9).longer.is_none());
     assert!(years(Goal { budget: Some(usd(11_000.0)), ..goal(10_000.0) }, 3.6).longer.is_none());
@@ -341,7 +341,7 @@ fn the_recorded_batch_is_kept_and_another_is_a_choice() {
     let part = &kept.parts[0];
     assert_eq!((part.all_gpus(), part.batch_size, part.global_batch_size), (8, Some(4), Some(32)));
     assert!((part.updates() - 10_000.0).abs() < 1e-6);
-    // With the batch of 32 on each GPU there is an eighth of the updates; as many take eight times as long.
+    // With a batch of 32 on each GPU there is an eighth of the updates; the same number takes eight times as long.
     let other = &kept.beside[0];
     assert_eq!((other.accept().as_slice(), other.part.global_batch_size), ([Accept::Batch].as_slice(), Some(256)));
     assert_eq!(other.risks, [Risk::Batch(Some(256))]);
@@ -352,21 +352,21 @@ fn the_recorded_batch_is_kept_and_another_is_a_choice() {
     free.limits.accept = vec![Accept::Batch];
     let accepted = plan(&free);
     assert_eq!(accepted.parts[0].global_batch_size, Some(256));
-    // Once accepted, it still shows what as many updates take.
+    // Once accepted, it still shows the time for the same number of updates.
     let fallback = accepted.fallback.as_ref().unwrap();
     assert_eq!(
         (fallback.setback, fallback.then.as_ref().map(|then| then.hours.mid)),
         (Setback::SameUpdates, Some(then))
     );
     assert!(verdict(&accepted).unwrap().contains(", a global batch of 256: "), "{:?}", verdict(&accepted));
-    // Inference has no updates, and a step recorded on several GPUs does not contain its global batch.
+    // Inference has no updates, and a step recorded on several GPUs does not show its global batch.
     let [mut inference, mut communicates] = [&steps, &steps].map(Clone::clone);
     (inference.workload.mode, communicates.communicates) = (Mode::Inference, true);
     for steps in [inference, communicates] {
         let plan = habitat_tui::plan::plan(&steps, &offers, &free).unwrap();
         assert!(plan.parts[0].all_gpus() == 8 && plan.fallback.is_none(), "{:?}", plan.fallback);
     }
-    // Neither the recorded batch nor one machine is fast enough: both limits have to give way.
+    // Neither the recorded batch nor one machine is fast enough: both limits must change.
     let soon = plan(&Goal { deadline: Some(hours(0.5 * other.part.hours.mid.get())), ..goal.clone() });
     let change = soon.reasons.iter().find_map(|reason| match reason {
         NoPlan::OtherLimit { change: change @ Lift::BatchOnMachines(_), hours, .. } => Some((change.words(), *hours)),
@@ -381,7 +381,7 @@ fn the_recorded_batch_is_kept_and_another_is_a_choice() {
             .iter()
             .all(|reason| !matches!(reason, NoPlan::OtherLimit { change: Lift::BatchOnMachines(_), .. }))
     );
-    // A step that exchanges data with other GPUs has a share of a batch that nobody recorded.
+    // A step that communicates with other GPUs has a share of an unknown batch.
     let shared = Predictions { communicates: true, ..steps.clone() };
     let plan = habitat_tui::plan::plan(&shared, &offers, &goal).unwrap();
     assert_eq!(plan.parts[0].global_batch_size, Some(256));

@@ -1,4 +1,4 @@
-//! The global batch: how many batches make an update, and what changes without one.
+//! The global batch: micro-batches per update, and the effect of leaving it open.
 
 use habitat_tui::plan::check::{CheckError, check, check_sources};
 use habitat_tui::plan::{Goal, Objective, Plan, PlanError, PlanNote, PlanStatus, RejectionKind, Work, plan};
@@ -171,7 +171,8 @@ fn a_step_that_just_fits_has_a_note() {
     assert_eq!([13.9, 14.0].map(&mut said), [false, true]);
 }
 
-/// Own machines with two GPUs each: the second takes 3 % less time at twice the batch, and both hardly less at four times.
+/// Own machines with two GPUs each: the second takes 3 % less time at twice the batch, and both hardly less at four
+/// times.
 #[test]
 fn a_larger_batch_is_that_of_the_fastest_own_machine() {
     let mut step = predictions([measured("slower", 10_000.0), measured("faster", 10_300.0)]);
@@ -202,7 +203,7 @@ fn a_wrong_batch_does_not_pass_the_check() {
     }
     assert!(matches!(broken(&|plan| plan.goal.global_batch = Some(2048)), CheckError::Offer { .. }));
     assert!(matches!(broken(&|plan| plan.goal.global_batch = None), CheckError::Offer { .. }));
-    // A number of batches that agrees with itself, but not with the hours.
+    // A number of batches that is consistent, but does not match the hours.
     assert!(matches!(
         broken(&|plan| {
             plan.parts[0].accumulation = 8;
@@ -213,7 +214,7 @@ fn a_wrong_batch_does_not_pass_the_check() {
     ));
 }
 
-/// The step of [`step`] at these batches too, in so many seconds each.
+/// The step of [`step`] at these batches too, with their seconds.
 pub(crate) fn at(batches: &[(u64, f64)]) -> Predictions {
     let mut step = step();
     let prediction = &mut step.predictions[0];
@@ -224,7 +225,7 @@ pub(crate) fn at(batches: &[(u64, f64)]) -> Predictions {
             step: Estimate::with_band(Micros::new(seconds * 1e6).unwrap(), 0.1, Method::Roofline),
             data: None,
             memory: prediction.memory.clone(),
-            why: format!("batch of {batch}: told"),
+            why: format!("batch of {batch}: reported"),
         })
         .collect();
     step
@@ -232,21 +233,21 @@ pub(crate) fn at(batches: &[(u64, f64)]) -> Predictions {
 
 #[test]
 fn each_machine_runs_the_batch_that_does_most() {
-    // 32 samples in 0.36 s; 64 are faster a sample, 16 slower.
+    // 32 samples in 0.36 s; 64 are faster per sample, 16 slower.
     let step = at(&[(16, 0.2), (64, 0.5)]);
     let plan = planned(&step, &machines(&[8]), &steps(1000, Some(1024)));
     let part = &plan.parts[0];
     assert_eq!((part.batch_size, part.accumulation, part.global_batch_size), (Some(64), 2, Some(1024)));
-    assert!(told(&part.notes).iter().any(|note| note == "batch of 64: told"), "{part:?}");
+    assert!(told(&part.notes).iter().any(|note| note == "batch of 64: reported"), "{part:?}");
     assert_eq!((plan.solver.configurations, plan.rejected.len()), (1, 0));
-    // Only the smaller one makes a global batch of 128 on 8 GPUs.
+    // Only the smaller one gives a global batch of 128 on 8 GPUs.
     let plan = planned(&step, &machines(&[8]), &steps(1000, Some(128)));
     assert_eq!((plan.parts[0].batch_size, plan.parts[0].accumulation), (Some(16), 1));
-    // Work in steps is of the recorded batch, whichever is run, and the plan says what becomes of it.
+    // Work in steps means steps of the recorded batch, and the plan notes the change.
     let plan = planned(&step, &machines(&[1]), &steps(1000, None));
     assert!((plan.work.get() - 32_000.0).abs() < 1e-9 && plan.parts[0].batch_size == Some(64));
     assert!(told(&plan.notes).iter().any(|note| note.contains("global batch 64 instead of 32: 500 updates")));
-    // A batch that was not predicted is found out.
+    // The check finds a batch without a prediction.
     let mut wrong = plan;
     (wrong.parts[0].batch_size, wrong.parts[0].global_batch_size) = (Some(128), Some(128));
     assert!(matches!(check_sources(&wrong, &step, &machines(&[1])), Err(CheckError::Offer { .. })));
@@ -274,6 +275,6 @@ fn of_batches_that_are_better_at_one_end_each_both_stay() {
     let fastest = Goal { objective: Objective::Time, ..steps(1000, None) };
     let plan = planned(&step, &machines(&[1]), &fastest);
     assert_eq!((plan.parts[0].batch_size, plan.solver.configurations), (Some(32), 2));
-    // The offer stands once: it is in the plan.
+    // The offer appears once: in the plan.
     assert_eq!(plan.rejected.len() + plan.alternatives.len(), 0);
 }

@@ -1,5 +1,4 @@
-//! Providers that bill every hour begun, and for data that leave them: known answers, and random
-//! problems against brute force.
+//! Providers that bill started hours, and outgoing data: known answers, and random problems against brute force.
 
 use habitat_tui::plan::check::{CheckError, check, check_sources};
 use habitat_tui::plan::problem::{Aim, Blocks, Choice, Limit, Problem};
@@ -11,8 +10,7 @@ use proptest::prelude::*;
 
 use crate::build::{assert_cents, goal, hours, measured, offer, predictions, told, usd};
 
-/// An hour of `blocks` costs $1 and each begun counts; one of `exact` costs $1.10. A sample an
-/// hour at both.
+/// An hour of `blocks` costs $1, billed by started hours; one of `exact` costs $1.10. One sample per hour on both.
 fn offers() -> (Predictions, PriceBook) {
     let blocks = Offer { provider: "hourly".into(), ..offer("blocks", 1.0, Tier::OnDemand) };
     let book = PriceBook::new([blocks, offer("exact", 1.1, Tier::OnDemand)])
@@ -24,7 +22,7 @@ fn offers() -> (Predictions, PriceBook) {
 fn an_hour_begun_is_paid_and_the_rest_goes_elsewhere() {
     let (predictions, prices) = offers();
     let by = |max_parts, samples| plan(&predictions, &prices, &goal(samples, max_parts)).unwrap();
-    // 3 hours begun against 2.5 h at $1.10.
+    // 3 started hours against 2.5 h at $1.10.
     let one = by(1, 2.5);
     assert_cents(one.total.unwrap().cost.mid, 2.75);
     assert_cents(one.alternatives[0].cost.mid, 3.0);
@@ -36,10 +34,10 @@ fn an_hour_begun_is_paid_and_the_rest_goes_elsewhere() {
     let mut halves: Vec<f64> = two.parts.iter().map(|part| part.hours.mid.get()).collect();
     halves.sort_by(f64::total_cmp);
     assert!((halves[0] - 0.5).abs() < 1e-6 && (halves[1] - 2.0).abs() < 1e-6, "{halves:?}");
-    // Whole hours cost no more than they are.
+    // Whole hours cost the same either way.
     assert_cents(by(1, 3.0).total.unwrap().cost.mid, 3.0);
 
-    // Set-up is in the hours begun.
+    // Set-up is part of the started hours.
     let mut with_setup = goal(2.95, 1);
     with_setup.assumptions.setup = hours(0.1);
     let plan = plan(&predictions, &prices, &with_setup).unwrap();
@@ -81,7 +79,7 @@ fn the_checker_counts_the_hours_begun_itself() {
     assert!(matches!(check_sources(&plan, &predictions, &exact), Err(CheckError::Offer { .. })));
 }
 
-/// Spot machines lose hours that are billed, too; what comes out passes the check.
+/// Spot machines lose billed hours, too; the plan passes the check.
 #[test]
 fn spot_hours_are_billed_whole() {
     let spot = |gpu: &str, price| Offer { provider: "hourly".into(), ..offer(gpu, price, Tier::Spot) };
@@ -97,8 +95,7 @@ fn spot_hours_are_billed_whole() {
     }
 }
 
-/// A change from spot to another machine by the deadline: what both cost is counted alike by the
-/// plan, by the model and by the check.
+/// A switch from spot to another machine by the deadline: the plan, the model and the check agree on the cost of both.
 #[test]
 fn a_change_by_the_deadline_is_billed_by_hours_and_data_too() {
     let spot = Offer { provider: "hourly".into(), ..offer("a", 0.3, Tier::Spot) };
@@ -142,7 +139,7 @@ fn data_elsewhere_cost_what_leaving_their_provider_does() {
     assert_cents(few.total.unwrap().cost.mid, 10.0);
     assert_cents(few.alternatives[0].cost.mid, 14.0);
     assert!(told(&few.alternatives[0].notes).iter().any(|note| note == "data: transfer of 100 GB, $9.00 once"));
-    // A price that no source was read for is named as such, and a file of the user's takes its place.
+    // A price without a verified source is marked, and a file of the user's replaces it.
     let recalled = Terms { egress_usd_per_gb: Some(0.09), egress_is_recalled: true, ..Terms::default() };
     let recalled = book.clone().with_terms("cloud", recalled);
     let noted = "data: transfer of 100 GB, $9.00 once (unverified price, without a source)";
@@ -153,19 +150,19 @@ fn data_elsewhere_cost_what_leaving_their_provider_does() {
     assert_eq!(many.parts[0].offer.provider, "other");
     assert_cents(many.total.unwrap().cost.mid, 24.0);
     assert_cents(many.parts[0].data_cost, 9.0);
-    // Another region of the same provider is elsewhere, too.
+    // Another region of the same provider counts as elsewhere, too.
     assert_cents(by(&priced, 10.0, data(Some("us"))).total.unwrap().cost.mid, 10.0);
     assert_cents(by(&priced, 10.0, data(Some("eu"))).total.unwrap().cost.mid, 14.0);
-    // A file may give traffic to another region of the provider a lower price.
+    // A file may set a lower price for traffic to another region of the provider.
     let inside = Terms { egress_other_region_usd_per_gb: Some(0.02), ..Terms::default() };
     let cheap = priced.clone().with_terms("cloud", inside);
     assert_cents(by(&cheap, 10.0, data(Some("eu"))).total.unwrap().cost.mid, 12.0);
     assert_cents(by(&cheap, 10.0, data(Some("eu"))).alternatives[0].cost.mid, 14.0);
-    // Two parts are no cheaper: what is elsewhere needs all the data, however little it does.
+    // Two parts are not cheaper: the other place needs all the data, even for little work.
     let mut goal = Goal { data: Some(data(None)), deadline: Some(hours(30.001)), ..goal(30.0, 2) };
     goal.assumptions.data_gbit_per_second = Some(1e6);
     assert_cents(plan(&predictions, &priced, &goal).unwrap().total.unwrap().cost.mid, 24.0);
-    // What is not known is not counted, and said.
+    // An unknown price is not counted, and reported.
     let unknown = by(&book, 10.0, data(None));
     assert_cents(unknown.total.unwrap().cost.mid, 5.0);
     assert!(told(&unknown.parts[0].notes).iter().any(|note| note.contains("unknown, not included")));
@@ -176,7 +173,7 @@ fn data_elsewhere_cost_what_leaving_their_provider_does() {
     assert!(matches!(check_sources(&many, &predictions, &book), Err(CheckError::Number { .. })));
 }
 
-/// Of what is billed by whole hours, the data are not.
+/// Data are not billed by started hours.
 #[test]
 fn data_are_no_hours() {
     let predictions = predictions([measured("blocks", 1.0)]);
@@ -208,17 +205,17 @@ fn exact(rate: f64, usd: f64) -> Choice {
 }
 
 fn choice() -> impl Strategy<Value = Choice> {
-    // To the second, by the hour, or in terms of a contract.
+    // By the second, by the hour, or in terms of a contract.
     let block = prop_oneof![
         Just(None),
         Just(Some(1.0)),
         prop::sample::select(vec![3.0, 24.0, 720.0, 8760.0, 87_600.0]).prop_map(Some)
     ];
-    // Keeping data costs something for each hour on the clock, or nothing.
+    // Storage costs something for each hour on the clock, or nothing.
     let kept = prop_oneof![Just(0.0), 0.0..5.0f64];
     (0.5..20.0f64, 0.1..30.0f64, 0.0..1.0f64, 0.0..5.0f64, block, kept).prop_map(
         |(rate, usd, hours_once, once, block, kept): (f64, f64, f64, f64, Option<f64>, f64)| {
-            // A term costs so much that it pays for some works and not for others.
+            // A term pays off for some amounts of work and not for others.
             let usd = block.map_or(usd, |hours| usd / hours.sqrt());
             let apart_once = once + kept * hours_once;
             Choice {
@@ -235,7 +232,7 @@ fn choice() -> impl Strategy<Value = Choice> {
 
 const WORK: f64 = 100.0;
 
-/// What so many hours cost, counted here.
+/// Cost of this many hours, computed independently.
 fn bill(choice: &Choice, useful: f64) -> f64 {
     let exact = choice.usd * useful + choice.usd_once;
     choice.blocks.map_or(exact, |blocks| {
@@ -246,8 +243,8 @@ fn bill(choice: &Choice, useful: f64) -> f64 {
     })
 }
 
-/// The least cost of one or two choices: between the shares at which an hour or a term begins, the
-/// cost is linear in the share of the first.
+/// The least cost of one or two choices: between the shares at which an hour or a term begins, the cost is linear in
+/// the share of the first.
 fn brute_force(choices: &[Choice], deadline: f64) -> f64 {
     let mut lowest = f64::INFINITY;
     for (i, a) in choices.iter().enumerate() {
@@ -281,8 +278,8 @@ fn brute_force(choices: &[Choice], deadline: f64) -> f64 {
     lowest
 }
 
-/// 730 GB kept for a month of 730 h at $0.10 a GB cost $0.10 an hour on the clock, set-up included,
-/// wherever the work is done; where the data lie already they are kept whatever the plan is.
+/// 730 GB stored for a month of 730 h at $0.10 per GB cost $0.10 per hour on the clock, including set-up, wherever the
+/// work runs; data that are already there stay stored whatever the plan is.
 #[test]
 fn keeping_data_costs_hours_on_the_clock() {
     let predictions = predictions([measured("here", 1.0), measured("there", 1.0)]);
@@ -298,7 +295,7 @@ fn keeping_data_costs_hours_on_the_clock() {
         goal.assumptions.data_gbit_per_second = Some(1e6);
         plan(&predictions, prices, &goal).unwrap()
     };
-    // $0.95 and $0.10 an hour against $1.
+    // $0.95 and $0.10 per hour against $1.
     let anywhere = by(&priced, data(None));
     assert_eq!(anywhere.parts[0].offer.provider, "cloud");
     assert_cents(anywhere.total.unwrap().cost.mid, 10.5);
@@ -308,11 +305,11 @@ fn keeping_data_costs_hours_on_the_clock() {
     assert_cents(other.cost.mid, 10.5 * 1.05);
     assert!((other.storage.get() - 0.1).abs() < 1e-12);
     assert!(told(&other.notes).iter().any(|note| note == "storage: 730 GB for 10.5 h, $1.05"), "{:?}", other.notes);
-    // Where they lie already, nothing is added.
+    // Data that are already there add nothing.
     let at_home = by(&priced, data(Some("other")));
     assert_eq!((at_home.parts[0].offer.provider.as_str(), at_home.parts[0].storage.get()), ("other", 0.0));
     assert_cents(at_home.total.unwrap().cost.mid, 10.5 * 0.95);
-    // Nobody says what it costs: one word of the plan, none of its parts.
+    // No provider states a price: one note of the plan, none of its parts.
     let nobody = by(&book, data(None));
     assert!(
         told(&nobody.notes).iter().any(|note| note.contains("no provider has a storage price")),
@@ -335,8 +332,7 @@ fn keeping_data_costs_hours_on_the_clock() {
     }
 }
 
-/// Spot machines are waited for, which nobody bills, and the data are kept meanwhile; hours begun
-/// and terms are paid beside that.
+/// Waits for spot machines are free, but storage goes on; started hours and terms are paid in addition.
 #[test]
 fn data_are_kept_while_spot_is_waited_for_and_beside_whole_hours() {
     let predictions = predictions([measured("a", 1.0), measured("b", 1.5)]);
@@ -352,7 +348,7 @@ fn data_are_kept_while_spot_is_waited_for_and_beside_whole_hours() {
                 let by = |storage| plan(&predictions, &book(storage), &goal).unwrap();
                 let (free, paid) = (by(None), by(Some(0.1)));
                 let more = paid.total.unwrap().cost.mid.get() - free.total.unwrap().cost.mid.get();
-                // At least what its own hours cost, at most what those of the other would.
+                // At least the cost of its own hours, at most that of the other's.
                 let kept = |plan: &Plan| plan.parts.iter().map(|part| part.hours.mid.get()).sum::<f64>() * 0.01;
                 assert!(more >= kept(&paid) - 1e-6 && more <= kept(&free) + 1e-6, "{more}: {paid:?}");
             }
@@ -363,7 +359,7 @@ fn data_are_kept_while_spot_is_waited_for_and_beside_whole_hours() {
 proptest! {
     #![proptest_config(crate::properties::config())]
 
-    /// What so much money pays for costs no more than that, and a little more time does.
+    /// An amount of money buys at most that much, and a little more time is enough.
     #[test]
     fn a_budget_buys_as_many_hours_as_it_can(choice in choice(), dollars in 0.0..2000.0f64) {
         let limit = Limit { budget: Some(dollars), ..Limit::default() };

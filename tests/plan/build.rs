@@ -1,4 +1,4 @@
-//! Predictions, prices and goals made of plain numbers.
+//! Builds predictions, prices and goals from plain numbers.
 
 use habitat_tui::catalog::Vendor;
 use habitat_tui::plan::{Assumptions, Confidence, Goal, Plan, RejectionKind, Work};
@@ -26,7 +26,7 @@ pub(crate) fn gpu(name: &str) -> GpuFacts {
     }
 }
 
-/// A GPU that processes so many samples an hour, one a step, measured.
+/// A measured GPU with this many samples per hour, one per step.
 pub(crate) fn measured(name: &str, samples_per_hour: f64) -> Prediction {
     let median = Micros::new(3.6e9 / samples_per_hour).unwrap();
     prediction(name, StepTime::Measured { median, range: None })
@@ -128,7 +128,7 @@ pub(crate) fn offer_in(region: &str, gpu: &str, price: f64, tier: Tier) -> Offer
     }
 }
 
-/// On-demand configurations as (samples an hour, $ an hour), one GPU each.
+/// On-demand configurations as (samples per hour, $ per hour), one GPU each.
 pub(crate) fn configurations(rates_and_prices: &[(f64, f64)]) -> (Predictions, PriceBook) {
     let names: Vec<String> = (0..rates_and_prices.len()).map(|index| format!("gpu-{index}")).collect();
     let all = names.iter().zip(rates_and_prices).map(|(name, (rate, _))| measured(name, *rate));
@@ -160,12 +160,12 @@ pub(crate) fn assert_cents(found: Usd, expected: f64) {
     assert!((found.get() - expected).abs() < 0.005, "${} instead of ${expected}", found.get());
 }
 
-/// What notes or reasons say.
+/// The texts of notes or reasons.
 pub(crate) fn told<T: Words>(all: &[T]) -> Vec<String> {
     words::of_all(all).collect()
 }
 
-/// The rejected offers: kinds, and what their reasons say.
+/// The rejected offers: kinds, and the texts of their reasons.
 pub(crate) fn rejected(plan: &Plan) -> Vec<(RejectionKind, String)> {
     plan.rejected.iter().map(|one| (one.reason.kind(), one.reason.words())).collect()
 }

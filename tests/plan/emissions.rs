@@ -1,4 +1,4 @@
-//! Energy and emissions: known answers, the limit against brute force, and what is not known.
+//! Energy and emissions: known answers, the limit against brute force, and unknowns.
 
 use habitat_tui::plan::problem::{Aim, Limit, Problem};
 use habitat_tui::plan::search::best;
@@ -19,14 +19,14 @@ fn kg(value: f64) -> KilogramsCo2e {
     KilogramsCo2e::new(value).unwrap()
 }
 
-/// A GPU of so many watts.
+/// A GPU with this power in watts.
 fn drawing(name: &str, samples_per_hour: f64, watts: f64) -> Prediction {
     let prediction = measured(name, samples_per_hour);
     let gpu = GpuFacts { power: Some(Watts::new(watts).unwrap()), ..prediction.gpu.clone() };
     Prediction { gpu, ..prediction }
 }
 
-/// Of a provider of its own, at which a kWh emits so much.
+/// An offer of its own provider, with these emissions per kWh.
 fn emitting(provider: &str, gpu: &str, price: f64, kg_co2_per_kwh: Option<f64>) -> (Offer, Terms) {
     let one = Offer { provider: provider.into(), region: "mars".into(), ..offer(gpu, price, Tier::OnDemand) };
     let id = habitat_tui::pricing::OfferId::new(provider, "mars", gpu, one.tier);
@@ -43,7 +43,7 @@ fn mid(plan: &Plan) -> (f64, f64) {
     (footprint.energy.unwrap().mid.get(), footprint.emissions.unwrap().mid.get())
 }
 
-/// 0.35 kW × PUE 1.2 × 10 h × 0.4 kg/kWh = 1.68 kg, of an own machine.
+/// 0.35 kW × PUE 1.2 × 10 h × 0.4 kg/kWh = 1.68 kg, on an own machine.
 #[test]
 fn an_own_machine_emits_what_its_power_does() {
     let file = r#"
@@ -70,7 +70,7 @@ source = "meter"
     assert_cents(found.total.unwrap().cost.mid, 0.84);
     let words = "draws 0.35 kW × PUE 1.2; 0.4 kg CO2e/kWh (price file)";
     assert!(told(&found.parts[0].notes).iter().any(|note| note == words), "{:?}", found.parts[0].notes);
-    // A plan that states less is refused.
+    // A plan with a smaller figure is refused.
     let mut wrong = found.clone();
     wrong.parts[0].footprint.emissions = None;
     assert!(check::check(&wrong).unwrap_err().to_string().contains("kg of CO2e of lab/office/box/owned"));
@@ -120,15 +120,15 @@ fn without_a_deadline_little_carbon_does_not_take_years() {
     assert!(longer.hours.mid.get() > 99_999.0 && longer.cost.get() < found.total.unwrap().cost.mid.get());
     let words = &habitat_tui::report::beside::concessions(&found)[0];
     assert!(words.starts_with("Less CO2e if it may take longer: "), "{words}");
-    // Twice the emissions are not a little more.
+    // Twice the emissions are more than a little.
     let patient = short(Objective::Emissions, 0.8);
     assert!(patient.parts[0].gpu.as_str() == "slow" && patient.longer.is_none());
-    // A plan of years that stays says so beside its first sentence.
+    // A plan that still takes years says so beside its first sentence.
     let caveats = habitat_tui::report::beside::caveats(&patient);
     assert!(caveats.iter().any(|line| line.contains("prices and offers rarely last that long")), "{caveats:?}");
 }
 
-/// Per useful hour of spot at the defaults: 1.24 h of running, and 0.5 h of waiting that draws nothing.
+/// Per useful hour of spot at the defaults: 1.24 h of running, and 0.5 h of waiting without power.
 #[test]
 fn waiting_for_spot_draws_nothing_and_lost_work_does() {
     let (spot, terms) = emitting("far", "a", 1.0, Some(0.4));
@@ -144,7 +144,7 @@ fn waiting_for_spot_draws_nothing_and_lost_work_does() {
     assert!(found.total.unwrap().hours.mid.get() > 20.0 * billed + 9.9);
 }
 
-/// A change from spot to a machine on demand: the check adds both up by itself.
+/// A switch from spot to on demand: the check adds up both independently.
 #[test]
 fn a_change_from_spot_is_counted_and_limited() {
     let (firm, terms) = emitting("far", "a", 1.0, Some(0.4));
@@ -156,7 +156,7 @@ fn a_change_from_spot_is_counted_and_limited() {
     assert!(found.switch.as_ref().is_some_and(|switch| switch.is_expected), "{found:?}");
     let emissions = found.total.unwrap().footprint.emissions.unwrap();
     assert!(emissions.low.get() < emissions.mid.get() && emissions.mid.get() < emissions.high.get());
-    // Lost work emits too: spot is given up for less of it.
+    // Lost work emits too: a lower limit excludes spot.
     wanted.limits.max_co2 = Some(kg(emissions.mid.get() * 0.99));
     let capped = plan(&all, &prices, &wanted).unwrap();
     assert!(mid(&capped).1 <= emissions.mid.get() * 0.99 * (1.0 + 1e-9));
@@ -174,7 +174,7 @@ fn what_is_not_known_is_not_nothing() {
     let all = predictions([drawing("a", 1.0, 1000.0), measured("b", 1.0)]);
     let prices = book(&[cheap, dear, other]);
     let by = |goal: &Goal| plan(&all, &prices, goal).unwrap();
-    // The cheapest has no power, the next no intensity.
+    // The cheapest has no known power, the next no known intensity.
     let free = by(&goal(10.0, 1));
     assert_eq!((free.parts[0].offer.provider.as_str(), free.parts[0].draw), ("odd", None));
     assert_eq!(free.total.unwrap().footprint, habitat_tui::plan::Footprint::default());
@@ -219,7 +219,7 @@ fn a_limit_on_emissions_costs_what_it_costs() {
         rejected(&capped)[0],
         (RejectionKind::Emissions, "emits 9.00 kg CO2e, 4.00 kg more than allowed".to_owned())
     );
-    // Mixed: 5.625 kg are half of the way from 2.25 to 9.
+    // Mixed: 5.625 kg are half-way from 2.25 to 9.
     let mixed = by(2, 5.625, &|_| ());
     assert_cents(cost(&mixed), 30.0);
     assert!((mid(&mixed).1 - 5.625).abs() < 1e-6);
@@ -231,7 +231,7 @@ fn a_limit_on_emissions_costs_what_it_costs() {
     };
     says(&none, "allow 2.25 kg CO2e (--max-co2-kg) (1 × a at clean mars, on-demand, 15 h, $45.00)");
     says(&none, "train on 1.7 fewer samples (11.1 % less)");
-    // Within a budget the other has to do.
+    // Within a budget only the other one is left.
     says(
         &by(1, 5.0, &|goal| goal.budget = Some(super::build::usd(20.0))),
         "allow 9.00 kg CO2e (--max-co2-kg) (1 × a at cheap",
@@ -292,7 +292,7 @@ proptest! {
                 prop_assert_eq!(found.is_some(), brute_force(&roomy, deadline * room, budget * room).is_some());
             }
         }
-        // A limit never cheapens, and what is found keeps it.
+        // A limit never makes it cheaper, and the result keeps it.
         let free = cost(&problem, &limit);
         prop_assert!(found.is_none_or(|found| free.is_some_and(|free| free <= found * (1.0 + 1e-6))));
         if let Some(found) = best(&capped, Objective::Cost, &limit) {
@@ -300,11 +300,11 @@ proptest! {
         }
     }
 
-    /// The least emissions are those below which no limit leaves a plan.
+    /// The least emissions are those below which no plan exists.
     #[test]
     fn no_plan_emits_less_than_the_least(problem in problem()) {
         let Some(found) = best(&problem, Objective::Emissions, &Limit::default()) else {
-            // All choices together may not do the work.
+            // All choices together may not suffice for the work.
             prop_assert_eq!(brute_force(&problem, f64::INFINITY, f64::INFINITY), None);
             return Ok(());
         };

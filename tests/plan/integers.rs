@@ -1,4 +1,4 @@
-//! The solver itself: programs with known optima, and each verdict told apart.
+//! The solver: programs with known optima, and each verdict.
 
 use habitat_tui::plan::problem::{Aim, Choice, Limit, Problem, Program, Relation, Row, Variable};
 use habitat_tui::plan::solve::{Answer, Proof, Settings, SolveError, solve, solve_with_microlp};
@@ -34,7 +34,7 @@ fn lack_of_time_is_not_infeasibility() {
     assert_eq!(solve_with_microlp(&machines(), settings), Err(SolveError::OutOfTime));
 }
 
-/// The knapsack of `good_lp`'s own test of gaps: (value, cost), 25 to spend.
+/// The knapsack of `good_lp`'s own test of gaps: (value, cost), with a budget of 25.
 fn knapsack() -> Program {
     const OBJECTS: [(f64, f64); 20] = [
         (1.87, 6.03),
@@ -100,8 +100,8 @@ fn the_scale_of_a_row_does_not_matter() {
     }
 }
 
-/// A fast choice whose limit of hours falls just short of all the work: at a range of 100
-/// microlp called this infeasible, although the slow choice alone is a plan.
+/// A fast choice whose limit of hours falls just short of all the work: at a range of 100 microlp called this
+/// infeasible, although the slow choice alone is a plan.
 #[test]
 fn a_limit_just_short_of_the_work_is_not_infeasible() {
     let choice = |rate: f64, most_hours: f64| Choice {

@@ -1,5 +1,4 @@
-//! Several jobs: known answers, brute force over every choice and every order, and what a plan says
-//! of itself.
+//! Several jobs: known answers, brute force over every choice and every order, and the plan's own claims.
 
 use std::sync::Arc;
 
@@ -29,7 +28,7 @@ pub(crate) const NOTHING: Shared = Shared {
     hour_value: None,
 };
 
-/// A job that takes so many hours on each of the GPUs `gpu-0`, `gpu-1`, …; infinite = cannot run.
+/// A job with these hours on the GPUs `gpu-0`, `gpu-1`, …; infinite = cannot run.
 pub(crate) fn job(name: usize, hours_on: &[f64], deadline: Option<f64>) -> Job {
     let can = hours_on.iter().enumerate().filter(|(_, hours)| hours.is_finite());
     let all = can.map(|(gpu, hours)| measured(&format!("gpu-{gpu}"), 100.0 / hours));
@@ -46,7 +45,7 @@ pub(crate) fn job(name: usize, hours_on: &[f64], deadline: Option<f64>) -> Job {
     }
 }
 
-/// Machines of the GPUs `gpu-0`, `gpu-1`, …, so many of each.
+/// Machines of the GPUs `gpu-0`, `gpu-1`, …, with their counts.
 pub(crate) fn machines(counts: &[u32]) -> Vec<Machine> {
     let of_gpu = |(gpu, count): (usize, &u32)| Machine {
         is_shared: false,
@@ -82,7 +81,7 @@ fn the_longest_first_is_not_the_best() {
     assert!((plan.total.unwrap().cost.mid.get() - 12.0).abs() < 1e-6);
 }
 
-/// A short job that is due late runs after a long one that is due early.
+/// A short job with a late deadline runs after a long one with an early deadline.
 #[test]
 fn jobs_on_a_machine_run_by_their_deadlines() {
     let jobs = [job(0, &[1.0], Some(9.0)), job(1, &[5.0], Some(5.5)), job(2, &[2.0], None)];
@@ -106,12 +105,12 @@ fn deadlines_that_cannot_all_be_met_say_by_how_much() {
         "{:?}",
         plan.reasons
     );
-    // A job that is too slow alone is named.
+    // A job that is too slow even alone is named.
     let plan = on_machines(&[job(0, &[3.0], None), job(1, &[9.0], Some(7.0))], &[1], &NOTHING);
     assert!(plan.reasons[0].words().starts_with("job \"job 1\" alone: allow 2 h more"), "{:?}", plan.reasons);
 }
 
-/// Two jobs, two clouds: $1 and $3 an hour, ten hours each.
+/// Two jobs, two clouds: $1 and $3 per hour, ten hours each.
 fn two_clouds() -> (Vec<Job>, PriceBook) {
     let of = |provider: &str, price: f64| Offer {
         id: OfferId::new(provider, "us-1", "gpu-0", Tier::OnDemand),
@@ -122,7 +121,7 @@ fn two_clouds() -> (Vec<Job>, PriceBook) {
     (jobs, PriceBook::new([of("near", 1.0), of("far", 3.0)]))
 }
 
-/// Own machines of one kind beside an offer at $3 an hour.
+/// Own machines of one kind beside an offer at $3 per hour.
 fn overflow(machine: Machine) -> PriceBook {
     let far = Offer { provider: "far".to_owned(), ..offer("gpu-0", 3.0, Tier::OnDemand) };
     PriceBook::new(offers(&[machine])).with_offers([far])
@@ -151,20 +150,20 @@ fn jobs_share_the_gpus_of_a_machine() {
     assert!((plan.total.unwrap().cost.mid.get() - 30.0).abs() < 1e-6, "{plan:?}");
     let own: Vec<&PlannedJob> = plan.jobs.iter().filter(|job| job.part.offer.share_of.is_some()).collect();
     assert_eq!(own.len(), 4);
-    // All at once are more than it has.
+    // All at once exceed its capacity.
     let last = own.iter().map(|job| job.start).max_by(|a, b| a.mid.total_cmp(&b.mid)).unwrap();
     let mut wrong = plan.clone();
     for job in wrong.jobs.iter_mut().filter(|job| job.part.offer.share_of.is_some()) {
         (job.start, job.end) = (last, last + job.part.hours);
     }
     assert!(matches!(check(&wrong), Err(CheckError::Shared { .. })), "{:?}", check(&wrong));
-    // Machines have names of their own, so that no job has GPUs of two.
+    // Machines have separate names, so that no job has GPUs of two.
     let names: Vec<String> = offers(&[Machine { count: 2, ..box_of_two }]).map(|offer| offer.instance_type).collect();
     assert_eq!(names, ["box-0 1", "box-0 1:1", "box-0 2", "box-0 2:1"]);
 }
 
-/// Three machines with one GPU and three with two, at no cost. Jobs that may share them, or rent beside them, end no later
-/// than those that follow one another on whole machines; each takes one machine unless it may have more.
+/// Three machines with one GPU and three with two, free of charge. Jobs that may share them, or rent in addition, end
+/// no later than those that run in turn on whole machines; each uses one machine unless it may use more.
 #[test]
 fn jobs_on_free_machines_end_as_early_in_all_modes() {
     let own: Vec<Machine> = machines(&[3, 3])
@@ -198,7 +197,7 @@ fn jobs_on_free_machines_end_as_early_in_all_modes() {
     }
 }
 
-/// Four copies, two at a time: a line for each two.
+/// Four copies, two at a time: one line for each two.
 #[test]
 fn copies_that_are_planned_alike_have_one_line() {
     let jobs: Vec<Job> = (1..=4)
@@ -215,7 +214,7 @@ fn copies_that_are_planned_alike_have_one_line() {
     assert_eq!(JobsForm::Csv.text(&plan).unwrap().lines().count(), 6);
 }
 
-/// A machine with two GPUs runs the recorded global batch, half of it on each; where it does not divide, another one.
+/// A machine with two GPUs runs the recorded global batch, half of it on each; if it does not divide, another one.
 #[test]
 fn own_machines_keep_the_recorded_batch() {
     let own = Machine { gpu_count: 2, ..machines(&[1]).remove(0) };
@@ -254,7 +253,7 @@ fn a_quota_is_shared() {
     assert!(told(&plan.notes).iter().any(|note| note.starts_with("the shared limits cost $20")), "{:?}", plan.notes);
 }
 
-/// Two jobs of ten hours that may wait: the cheap cloud runs one after the other.
+/// Two jobs of ten hours that may wait: the cheap cloud runs them in turn.
 #[test]
 fn jobs_wait_where_that_costs_less() {
     let (jobs, prices) = two_clouds();
@@ -264,7 +263,7 @@ fn jobs_wait_where_that_costs_less() {
     assert!((plan.total.unwrap().cost.mid.get() - 20.0).abs() < 1e-6);
     assert!((makespan(&plan) - 20.0).abs() < 1e-6);
     assert_eq!(check(&plan), Ok(()));
-    // Both at once exceed the quota, and so does one that begins before the other has ended.
+    // Both at once exceed the quota, and so does one that begins before the end of the other.
     for start in [0.0, 9.9] {
         let mut early = plan.clone();
         let later = early.jobs.iter_mut().find(|job| job.start.mid.get() > 0.0).unwrap();
@@ -273,10 +272,10 @@ fn jobs_wait_where_that_costs_less() {
         early.total.as_mut().unwrap().hours = later.end;
         assert!(matches!(check(&early), Err(CheckError::Shared { .. })), "{start}");
     }
-    // Where the deadline does not leave the time, the dear cloud runs one.
+    // If the deadline leaves too little time, the expensive cloud runs one.
     let due = Shared { deadline: Some(hours(19.0)), ..shared.clone() };
     assert!((rented(&jobs, &prices, &due).total.unwrap().cost.mid.get() - 40.0).abs() < 1e-6);
-    // A job that cannot begin before, and a quota that begins to hold in between.
+    // A job with an earliest start, and a quota that begins in between.
     let mut late = jobs.clone();
     late[0].earliest = hours(4.0);
     let closed = Quota { from: Some(hours(12.0)), until: Some(hours(15.0)), ..quota("near", 0) };
@@ -288,8 +287,7 @@ fn jobs_wait_where_that_costs_less() {
     assert!(matches!(check(&early), Err(CheckError::Number { .. })));
 }
 
-/// More starts than can all be tried: which of ten jobs follow one another on the cheap cloud for 24
-/// hours is a knapsack.
+/// Too many starts to try all: choosing the jobs that run in turn on the cheap cloud for 24 hours is a knapsack.
 #[test]
 fn many_jobs_that_wait_are_searched_for() {
     let (_, prices) = two_clouds();
@@ -306,8 +304,7 @@ fn many_jobs_that_wait_are_searched_for() {
     assert!(plan.bound.unwrap() <= least * (1.0 + 1e-9) && plan.solver.gap.is_none_or(|gap| gap < 0.01), "{plan:?}");
 }
 
-/// A quota that holds from some hour on for good: what has not ended by then has no place at all, and
-/// what a search finds keeps that.
+/// A quota that holds from some hour on: a job that has not ended by then cannot run, and the search respects that.
 #[test]
 fn no_job_is_put_where_a_quota_never_lets_it() {
     let (_, prices) = two_clouds();
@@ -320,7 +317,7 @@ fn no_job_is_put_where_a_quota_never_lets_it() {
         plan.jobs.iter().any(|job| job.part.offer.provider == "near")
             && plan.jobs.iter().any(|job| job.part.offer.provider == "far")
     );
-    // Nor anywhere else: then there is no plan, and that is no error.
+    // Nor anywhere else: then there is no plan, which is not an error.
     let quotas = vec![quota("near", 1), closed("near", 20.0), quota("far", 1), closed("far", 5.0)];
     let none = rented(&jobs, &prices, &Shared { quotas, ..shared });
     assert_eq!((none.total, none.status), (None, PlanStatus::Infeasible));
@@ -351,7 +348,7 @@ fn limits_that_cannot_be_kept_say_what_would_do() {
     let reasons = told(&plan.reasons).join("\n");
     assert!(reasons.contains("the budget of $30 for all jobs: spend $10.00 more"), "{reasons}");
     assert!(reasons.contains("the quota of 1 at near: 1 more GPUs (2)"), "{reasons}");
-    // Two quotas of nothing: neither alone is to blame.
+    // Two quotas of nothing: neither alone is the cause.
     let shared = Shared { quotas: vec![quota("near", 1), quota("far", 0)], budget: Some(usd(15.0)), ..NOTHING };
     let reasons = told(&rented(&jobs, &prices, &shared).reasons).join("\n");
     assert!(reasons.contains("no single change would allow one"), "{reasons}");
@@ -365,7 +362,7 @@ fn what_is_there_once_is_used_once() {
     for job in &mut goals {
         job.goal.limits.tiers = vec![Tier::OnDemand, Tier::Owned];
     }
-    // A host of a peer-to-peer market is one machine, as an own one is.
+    // A marketplace host is a single machine, like an own one.
     let host = Offer {
         id: OfferId::new("market", "us-1", "gpu-0", Tier::OnDemand),
         trust: Trust::new(Market::PeerToPeer),
@@ -450,7 +447,7 @@ fn the_check_refuses_what_does_not_add_up() {
     assert!(matches!(check(&fast), Err(CheckError::Shared { .. })));
 }
 
-/// Every choice of a mode for each job.
+/// All combinations of a mode for each job.
 pub(crate) fn every(modes: Vec<usize>) -> impl Iterator<Item = Vec<usize>> {
     let all: usize = modes.iter().product();
 
@@ -464,7 +461,7 @@ pub(crate) fn every(modes: Vec<usize>) -> impl Iterator<Item = Vec<usize>> {
     })
 }
 
-/// Whether jobs of these hours and deadlines can follow one another in some order.
+/// Whether jobs of these hours and deadlines can run in turn in some order.
 fn some_order(jobs: &[(f64, f64)], from: f64) -> bool {
     jobs.is_empty()
         || (0..jobs.len()).any(|next| {
@@ -506,14 +503,14 @@ proptest! {
                 let cost = assignment.objective(&found.modes);
                 prop_assert!((cost - least).abs() <= 1e-6 * least, "{cost} instead of {least}");
                 prop_assert!(assignment.fits(&found.modes) && found.bound <= cost * (1.0 + 1e-9));
-                // The answer without time is worse at most, and its bound is one.
+                // The answer without time is at most worse, and its bound holds.
                 if let Ok(quick) = assignment.best(Settings { seconds: 0.0, ..Settings::default() }) {
                     prop_assert!(assignment.fits(&quick.modes) && assignment.objective(&quick.modes) >= least * (1.0 - 1e-9));
                     prop_assert!(quick.bound <= least * (1.0 + 1e-9));
                 }
             }
             (Err(SolveError::Infeasible), None) => {
-                // Together, the excesses found are enough.
+                // Together, the excesses are enough.
                 let excess = assignment.excess(&[0, 1, 2], Settings::default()).unwrap();
                 let mut larger = assignment.clone();
                 for (bound, excess) in larger.bounds.iter_mut().zip(excess) {
@@ -575,7 +572,7 @@ proptest! {
             Arc::make_mut(&mut job.predictions).workload.parameter_count = Some(1_000_000);
             job
         }).collect();
-        // Each job on each offer alone, by the planner of one job.
+        // Each job on each offer alone, by the single-job planner.
         let alone: Vec<Vec<Option<(f64, f64)>>> = jobs.iter().map(|job| {
             let on = |offer: &Arc<Offer>| {
                 let mut goal = Goal { deadline: due.map(hours), ..job.goal.clone() };

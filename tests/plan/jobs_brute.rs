@@ -1,5 +1,5 @@
-//! Several jobs with every field of a jobs file at random, against brute force over all orders and ways: rented, on own
-//! machines, on both, with and without waiting, shares of machines, prices of time.
+//! Several jobs with random fields of a jobs file, against brute force over all orders and ways: rented, on own
+//! machines, on both, with and without waiting, shared machines, prices of time.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ struct One {
     after: [Option<usize>; 2],
 }
 
-/// Machines that run the jobs.
+/// Machines for the jobs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Where {
     Rented { wait: bool },
@@ -46,7 +46,7 @@ struct File {
     jobs: Vec<One>,
     place: Where,
     confidence: Confidence,
-    /// Dollars an hour: near, far, own.
+    /// Dollars per hour: near, far, own.
     prices: [u32; 3],
     /// GPUs of one own machine, their number, and whether jobs share it.
     own: (u32, u32, bool),
@@ -187,7 +187,7 @@ impl File {
     }
 }
 
-/// A way to run a job alone, by the planner of one job.
+/// A way to run a job alone, by the single-job planner.
 #[derive(Debug, Clone)]
 struct Alone {
     offer: Arc<Offer>,
@@ -196,13 +196,13 @@ struct Alone {
     hours: f64,
 }
 
-/// Everything brute force needs.
+/// State of the brute-force search.
 struct Brute<'a> {
     file: &'a File,
     jobs: &'a [Job],
     shared: &'a Shared,
     ways: Vec<Vec<Alone>>,
-    /// Schedules are only of interest below it; updated.
+    /// Best value so far; schedules above it are skipped.
     best: f64,
     runs: Vec<Option<(usize, f64)>>,
 }
@@ -244,7 +244,7 @@ impl<'a> Brute<'a> {
         runs.filter(move |(way, start)| *start <= time + 1e-9 && time + 1e-9 < start + way.hours).map(|(way, _)| way)
     }
 
-    /// Whether one more job may run at a time.
+    /// Whether another job may run at a time.
     fn has_room(&self, way: &Alone, time: f64) -> bool {
         let all = || self.running(time).chain(std::iter::once(way));
         let gpus = |cloud: &str| -> u32 {
@@ -275,7 +275,7 @@ impl<'a> Brute<'a> {
             && self.shared.max_price.is_none_or(|most| dollars <= most.get() * (1.0 + TOLERANCE))
     }
 
-    /// First start of a job: when it may, or at the end of another or of a quota.
+    /// First start of a job: its earliest time, or the end of another job or of a quota.
     fn start(&self, job: usize, way: usize) -> Option<f64> {
         let own = &self.ways[job][way];
         let earliest = self.jobs[job]
@@ -357,7 +357,7 @@ impl<'a> Brute<'a> {
     }
 }
 
-/// Dollars of a plan with those of time, or its makespan.
+/// Dollars of a plan including those of time, or its makespan.
 fn objective(file: &File, found: &JobsPlan) -> f64 {
     let total = found.total.unwrap();
     match file.place {
@@ -366,7 +366,7 @@ fn objective(file: &File, found: &JobsPlan) -> f64 {
     }
 }
 
-/// Runs jobs in their turns for other hours than planned, some of which fail: no limit is exceeded.
+/// Runs jobs in turn for other hours than planned, some of which fail: no limit is exceeded.
 fn turns_keep_limits(plan: &JobsPlan) -> Result<(), TestCaseError> {
     let mut order: Vec<usize> = (0..plan.jobs.len()).collect();
     order.sort_by(|a, b| plan.jobs[*a].start.mid.total_cmp(&plan.jobs[*b].start.mid));

@@ -1,5 +1,5 @@
 //! Several jobs that wait for one another: brute force over every order and way on small random files, list schedules
-//! as a floor on larger ones, and proofs that no plan exists.
+//! as a bound on larger ones, and proofs that no plan exists.
 
 use habitat_tui::plan::jobs::{Job, JobsPlan, Machine, Shared, Supply, check, plan_jobs};
 use habitat_tui::plan::solve::Settings;
@@ -13,11 +13,11 @@ use crate::build::{hours, offer, told, usd};
 use crate::jobs::{NOTHING, every, job, machines, quota};
 use crate::properties::config;
 
-/// Hours on each of two clouds, earliest start, deadline, all in whole hours, and a job that it waits for.
+/// Hours on each of two clouds, earliest start, deadline, all in whole hours, and the job before it.
 type Small = ([u32; 2], u32, u32, Option<usize>);
 
 const CLOUDS: [&str; 2] = ["near", "far"];
-/// No schedule of the small files lasts longer.
+/// Longest schedule of the small files.
 const LONGEST: usize = 64;
 
 fn book(prices: &[f64]) -> PriceBook {
@@ -57,8 +57,8 @@ fn orders(count: usize) -> Vec<Vec<usize>> {
     orders(count - 1).into_iter().flat_map(insert).collect()
 }
 
-/// Cost of placing jobs in an order on the clouds, each as early as there is a GPU and the dollars per hour allow;
-/// `None` if one is late.
+/// Cost of placing jobs in an order on the clouds, each as early as GPUs and dollars per hour allow; `None` if one is
+/// late.
 fn placed(jobs: &[Small], order: &[usize], on: &[usize], prices: [u32; 2], gpus: [u32; 2], cap: u32) -> Option<u32> {
     let mut used = vec![[0u32; 2]; LONGEST];
     let mut ends = vec![None; jobs.len()];
@@ -96,7 +96,7 @@ fn small() -> impl Strategy<Value = (Vec<Small>, [u32; 2], [u32; 2], u32)> {
     (jobs, [1..6u32, 1..6u32], [1..3u32, 1..3u32], 4..12u32)
 }
 
-/// Compares plans with brute force in so many cases.
+/// Compares plans with brute force in this many cases.
 fn is_that_of_brute_force(cases: u32) {
     let mut runner = TestRunner::new(Config { cases, ..config() });
     let result = runner.run(&small(), |(jobs, prices, gpus, cap)| {
@@ -177,7 +177,7 @@ proptest! {
         if let Some(floor) = floor {
             let cost = plan.total.unwrap().cost.mid.get();
             prop_assert!(cost <= f64::from(floor) * (1.0 + 1e-9), "{cost}, a list schedule costs {floor}");
-            // The gap is what the cost is above the bound, as a share of the bound.
+            // The gap is the relative excess of the cost over the bound.
             let bound = plan.bound.unwrap();
             prop_assert!(bound <= cost * (1.0 + 1e-9));
             if let Some(gap) = plan.solver.gap {
@@ -186,7 +186,7 @@ proptest! {
         }
     }
 
-    /// No assignment ends before the bound, and none of the lists ends before the plan.
+    /// No assignment ends before the bound, and no list schedule ends before the plan.
     #[test]
     fn jobs_on_many_machines_end_between_the_bound_and_the_longest_first(
         lengths in prop::collection::vec(prop::collection::vec(1.0..30.0f64, 3), 60..120),
@@ -222,7 +222,7 @@ fn the_same_file_has_the_same_plan() {
     assert!(plans[0].total.is_some());
 }
 
-/// Jobs without a deadline, each before one that is due: the cheapest machine takes 100 hours, a faster one 10.
+/// Jobs without a deadline, each before one with a deadline: the cheapest machine takes 100 hours, a faster one 10.
 #[test]
 fn jobs_leave_time_for_those_that_wait_for_them() {
     let pair = |n: usize| {
@@ -231,14 +231,14 @@ fn jobs_leave_time_for_those_that_wait_for_them() {
     };
     let jobs: Vec<Job> = (0..10).flat_map(pair).collect();
     let shared = Shared { quotas: vec![quota("near", 10), quota("far", 10)], wait: true, ..NOTHING };
-    // List schedules alone.
+    // Only list schedules.
     let settings = Settings { seconds: 0.0, ..Settings::default() };
     let plan = plan_jobs(&jobs, Supply::Rent(&book(&[0.5, 6.0])), &shared, settings).unwrap();
     assert_eq!(check(&plan), Ok(()));
     assert!((plan.total.unwrap().cost.mid.get() - 10.0 * 62.5).abs() < 1e-6, "{:?}", plan.total);
 }
 
-/// Four clouds' worth of equal machines: of equal cost, the plan that ends first.
+/// Equal machines of four clouds: among equal costs, the plan that ends first.
 #[test]
 fn of_equal_cost_the_earliest_end_is_chosen() {
     let jobs: Vec<Job> = (0..6).map(|n| job(n, &[[8.0, 5.0, 4.0, 3.0, 2.0, 2.0][n]; 2], None)).collect();
@@ -261,7 +261,7 @@ fn what_cannot_be_done_names_the_limit_and_the_amount() {
         "no plan exists: 20 jobs due by 30 h need at least 1.33 times what the quota of 1 at near provides until then"
     );
     assert!(reasons.iter().any(|reason| reason == "the quota of 1 at near: 1 more GPUs (2)"), "{reasons:?}");
-    // One job too many: its deadline alone would do.
+    // One job too many: relaxing only the deadline would suffice.
     let jobs: Vec<Job> = (0..8).map(|n| job(n, &[4.0, f64::INFINITY], Some(30.0))).collect();
     let reasons = told(&rented(&jobs, &book(&[1.0, 1.0]), &shared).reasons);
     assert!(reasons.iter().any(|reason| reason.ends_with("allow 2 h more")), "{reasons:?}");
@@ -287,7 +287,7 @@ fn deadlines_that_many_machines_cannot_meet_are_proven() {
     );
 }
 
-/// An offer that several jobs can use is one offer.
+/// An offer that several jobs can use counts once.
 #[test]
 fn each_offer_counts_once() {
     let jobs: Vec<Job> = (0..3).map(|n| job(n, &[2.0, 3.0], None)).collect();
@@ -296,7 +296,7 @@ fn each_offer_counts_once() {
     assert_eq!(plan.jobs[0].earliest, Hours::ZERO);
 }
 
-/// Training, then two evaluations; a job that arrives later takes the free machine.
+/// Training, then two evaluations; a job that arrives later uses the free machine.
 #[test]
 fn jobs_on_machines_start_after_others_and_not_before_they_arrive() {
     let mut jobs: Vec<Job> = [5.0, 2.0, 2.0, 3.0].iter().enumerate().map(|(n, h)| job(n, &[*h], None)).collect();
@@ -318,7 +318,7 @@ fn jobs_on_machines_start_after_others_and_not_before_they_arrive() {
     assert_eq!(told(&plan.reasons), ["job \"job 2\" alone: its earliest start, 7 h, is too late for its deadline"]);
 }
 
-/// Of equal cost and end, jobs of high priority end first, however long they are.
+/// At equal cost and end, jobs of high priority end first, however long they are.
 #[test]
 fn jobs_of_higher_priority_end_earlier() {
     let mut jobs: Vec<Job> = [4.0, 3.0, 2.0, 1.0].iter().enumerate().map(|(n, h)| job(n, &[*h; 2], None)).collect();
@@ -378,7 +378,7 @@ fn the_value_of_an_hour_buys_time() {
 proptest! {
     #![proptest_config(Config { cases: 8, ..config() })]
 
-    /// Jobs one after another on one GPU, by length over price (Smith 1956), are the best order; the bound is below it.
+    /// Jobs in turn on one GPU, by length over price (Smith 1956), are the best order; the bound is below it.
     #[test]
     fn the_bound_on_waiting_is_below_the_best_order(
         jobs in prop::collection::vec((1..9u32, 1..9u32), 12..40),

@@ -1,4 +1,4 @@
-//! Problems whose answers are known: section C of the planner note.
+//! Problems with known answers: section C of the planner note.
 
 use habitat_tui::plan::check::{check, check_sources};
 use habitat_tui::plan::problem::{Choice, Limit, Problem};
@@ -17,7 +17,7 @@ fn by(goal: &Goal, deadline: f64) -> Plan {
     plan(&predictions, &prices, &Goal { deadline: Some(hours(deadline)), ..goal.clone() }).unwrap()
 }
 
-/// C.1, parts mixed.
+/// C.1, mixed parts.
 #[test]
 fn two_parts_meet_each_deadline_at_the_known_cost() {
     for (deadline, cost) in DEADLINES.into_iter().zip([12.0, 15.0, 18.0, 21.0, 24.0]) {
@@ -28,7 +28,7 @@ fn two_parts_meet_each_deadline_at_the_known_cost() {
     }
 }
 
-/// C.1, one part only; the solver and the sort agree.
+/// C.1, one part; the solver and the sort agree.
 #[test]
 fn one_part_meets_each_deadline_at_the_known_cost() {
     let (predictions, prices) = configurations(&THREE);
@@ -47,7 +47,7 @@ fn one_part_meets_each_deadline_at_the_known_cost() {
     }
 }
 
-/// C.1, a quarter of an hour of set-up a part.
+/// C.1, a quarter of an hour of set-up per part.
 #[test]
 fn set_up_is_billed_for_each_part() {
     let mut with_setup = goal(12.0, 2);
@@ -138,7 +138,7 @@ fn training_on_almost_none_of_the_work_is_not_proposed() {
     assert!(says_less(1.0) && !says_less(0.1));
 }
 
-/// What a text proposes does suffice: the very deadline and budget named give a plan.
+/// The suggested limits suffice: the exact deadline and budget in the text give a plan.
 #[test]
 fn what_is_proposed_suffices() {
     for max_parts in [1, 2] {
@@ -148,8 +148,8 @@ fn what_is_proposed_suffices() {
     }
 }
 
-/// C.3: SkyPilot's ResNet-50 estimator (`examples/time_estimators.py`), with egress and its
-/// time for the TPU. Hours of the whole work are given, so one unit of work an item.
+/// C.3: SkyPilot's ResNet-50 estimator (`examples/time_estimators.py`), with egress and its time for the TPU. Hours are
+/// for the whole work, so an item is one unit of work.
 #[test]
 fn resnet50_at_skypilots_times_and_prices() {
     let table = [
@@ -185,8 +185,7 @@ fn resnet50_at_skypilots_times_and_prices() {
         let (finish, cost) = problem.choices[found.hours[0].0].whole(1.0).unwrap();
         (table[found.hours[0].0].0, cost, (finish * 100.0).round() / 100.0)
     };
-    // The hours above are rounded to 0.01 h (0.001 h for the TPU), the costs of the note
-    // come from unrounded ones.
+    // The hours above are rounded to 0.01 h (0.001 h for the TPU); the note's costs come from unrounded ones.
     let is = |deadline, expected: (&str, f64), price: f64| {
         let (name, cost, _) = answer(true, deadline);
         assert!(name == expected.0 && (cost - expected.1).abs() <= price * 0.005 + 0.005, "{name} {cost}");
@@ -204,8 +203,8 @@ fn resnet50_at_skypilots_times_and_prices() {
     assert!(best(&problem(false), Objective::Cost, &Limit { deadline: Some(5.2), ..Limit::default() }).is_none());
 }
 
-/// C.5: 720 h reserved at 1.5 $/h, paid whether used or not, against 4 $/h: worth it from
-/// 270 h on. The contract is a choice with a cost once and a cap on its hours.
+/// C.5: 720 h reserved at 1.5 $/h, paid whether used or not, against 4 $/h: pays off from 270 h on. The contract is a
+/// choice with a one-time cost and a cap on its hours.
 #[test]
 fn a_contract_breaks_even_where_it_should() {
     let cloud = Choice {
@@ -230,12 +229,12 @@ fn a_contract_breaks_even_where_it_should() {
         assert_eq!(cheapest(271.0, max_parts).hours, [(1, 271.0)]);
         assert_eq!(cheapest(720.0, max_parts).hours, [(1, 720.0)]);
     }
-    // Above the contract's hours the rest is bought: 720 h + 80 h × $4.
+    // Hours above the contract's are bought: 720 h + 80 h × $4.
     let mixed = cheapest(800.0, 2);
     assert!((mixed.hours[0].1 - 80.0).abs() < 1e-6 && (mixed.hours[1].1 - 720.0).abs() < 1e-6, "{mixed:?}");
 }
 
-/// The same through a price file: whole terms are paid, one after another, beside what is rented.
+/// The same through a price file: whole terms are paid, in turn, beside rented machines.
 #[test]
 fn a_contract_of_a_price_file_breaks_even_where_it_should() {
     let file = r#"
@@ -268,10 +267,10 @@ source = "list"
             assert!(told(&plan.notes).iter().any(|note| note == even), "{:?}", plan.notes);
         }
         assert_cents(by(720.0, max_parts).total.unwrap().cost.mid, 1080.0);
-        // Two terms, one after the other.
+        // Two terms, in turn.
         assert_cents(by(1400.0, max_parts).total.unwrap().cost.mid, 2160.0);
     }
-    // Storage is paid for the hours of both, and of a long use the terms are many.
+    // Storage is paid for the hours of both, and a long use has many terms.
     let stored = prices.clone().with_terms("cloud", Terms { storage_usd_per_gb_month: Some(0.1), ..Terms::default() });
     let data = Some(Data { gb: 7300.0, provider: None, region: None });
     let mut asked = Goal { data, ..goal(1400.0, 1) };
@@ -281,7 +280,7 @@ source = "list"
     assert!(told(&kept.notes).iter().any(|note| note.contains("pays off above 270 h of use")), "{:?}", kept.notes);
     let many = "1,440 h paid (2 terms of 720 h), 1400.0 h used, 3 % idle";
     assert!(told(&kept.parts[0].notes).iter().any(|note| note == many), "{:?}", kept.parts[0].notes);
-    // Beyond the term the rest is rented: 720 h and 80 h × $4, in place of a second term.
+    // Hours beyond the term are rented: 720 h and 80 h × $4, instead of a second term.
     let mixed = by(800.0, 2);
     assert_cents(mixed.total.unwrap().cost.mid, 1400.0);
     assert_eq!(offers(&mixed), [Tier::Reserved, Tier::OnDemand]);
@@ -292,7 +291,7 @@ source = "list"
     assert!(told(&part.notes).iter().any(|note| note == idle), "{:?}", part.notes);
     assert_eq!(part.contract().map(|of| (of.term_hours, of.terms, of.idle_hours.round())), Some((720, 1.0, 449.0)));
 
-    // The check counts the terms itself, and knows whose they are.
+    // The check counts the terms independently, and knows their provider.
     let mut wrong = by(271.0, 1);
     wrong.parts[0].billing = Billing::Exact;
     assert!(check(&wrong).is_err());
@@ -316,7 +315,7 @@ fn the_fastest_plan_and_the_worth_of_an_hour() {
         // $21 buys half of the work at each of the two faster rates, in 4.5 h, or 6 h in one part.
         let finish = plan(Objective::Time, 21.0).total.unwrap().hours.mid.get();
         assert!((finish - if max_parts == 1 { 6.0 } else { 4.5 }).abs() < 1e-6, "{finish}");
-        // An hour is worth $1.50: between what the two steps of the frontier cost.
+        // An hour is worth $1.50: between the costs of the two steps of the frontier.
         assert_cents(plan(worth(1.5), 100.0).total.unwrap().cost.mid, 18.0);
         assert_cents(plan(worth(0.5), 100.0).total.unwrap().cost.mid, 12.0);
         assert_cents(plan(worth(2.5), 100.0).total.unwrap().cost.mid, 24.0);
@@ -331,7 +330,7 @@ fn the_frontier_is_known() {
     let ends: Vec<_> = frontier(1).iter().map(|p| (p.hours.mid.get(), p.cost.mid.get())).collect();
     assert_eq!(ends, [(3.0, 24.0), (6.0, 18.0), (12.0, 12.0)]);
 
-    // A point that is hardly later and cheaper takes the place of the dearer one.
+    // A point that is hardly later and cheaper replaces the more expensive one.
     let near = configurations(&[(1.0, 1.0), (3.99, 5.0), (4.0, 8.0)]);
     let near: Vec<_> = Prepared::new(&near.0, &near.1, &goal(12.0, 1)).unwrap().frontier();
     assert_eq!(near.iter().map(|p| p.hours.mid.get().round()).collect::<Vec<_>>(), [3.0, 12.0]);
@@ -348,8 +347,8 @@ fn the_frontier_is_known() {
     assert!(mixed.windows(2).all(|pair| pair[0].cost.mid.get() > pair[1].cost.mid.get()));
 }
 
-/// C.5: an own machine of 0.35 kW at $0.20 a kWh, five times slower than what costs $1 an hour
-/// and needs 100 h. It has no set-up.
+/// C.5: an own machine of 0.35 kW at $0.20 per kWh, five times slower than a machine at $1 per hour that needs 100 h.
+/// It has no set-up.
 #[test]
 fn an_own_machine_does_what_the_deadline_leaves_to_it() {
     let file = r#"
@@ -389,21 +388,21 @@ source = "meter"
         late.parts[0].notes
     );
 
-    // Set-up is billed of what is rented only.
+    // Set-up is billed only for rented machines.
     let mut with_setup = Goal { deadline: Some(hours(500.0)), ..goal(1000.0, 1) };
     with_setup.assumptions.setup = hours(1.0);
     let plan = plan(&predictions, &prices, &with_setup).unwrap();
     assert_cents(plan.total.unwrap().cost.mid, 35.0);
 }
 
-/// C.9: MPT 1B on 8 H100 at 363,645 tokens a second (mosaicml/llm-foundry, training benchmarks),
-/// $2 a GPU and hour, for 10⁹ tokens.
+/// C.9: MPT 1B on 8 H100 at 363,645 tokens per second (mosaicml/llm-foundry, training benchmarks), $2 per GPU and hour,
+/// for 10⁹ tokens.
 #[test]
 fn tokens_at_a_known_rate_cost_what_they_should() {
     let sequences_per_hour = 363_645.0 / 2048.0 * 3600.0;
     let mut predictions = predictions([measured("h100", sequences_per_hour / 8.0)]);
     predictions.workload.sequence_length = Some(2048);
-    // The rate is that of all GPUs, their exchange included.
+    // The rate is that of all GPUs, including their communication.
     predictions.workload.mode = Mode::Inference;
     let prices = PriceBook::new([Offer { gpu_count: 8, ..offer("h100", 16.0, Tier::OnDemand) }]);
     let plan = plan(&predictions, &prices, &Goal { work: Work::Tokens(1e9), ..goal(1.0, 1) }).unwrap();

@@ -1,4 +1,4 @@
-//! Several machines of an offer, and state divided among the GPUs.
+//! Several machines of an offer, and state sharded over the GPUs.
 
 use habitat_tui::plan::check::{CheckError, check, check_sources};
 use habitat_tui::plan::{
@@ -25,7 +25,7 @@ fn step() -> Predictions {
     all
 }
 
-/// One that needs so many GiB, 12 of them parameters, gradients and what Adam keeps (16 bytes each).
+/// A step that needs this many GiB, 12 of them parameters, gradients and Adam's state (16 bytes each).
 fn large(gib: f64) -> Predictions {
     let mut all = step();
     let of = |gib: f64| Bytes::new(gib * GIB).unwrap();
@@ -59,8 +59,8 @@ fn planned(predictions: &Predictions, offer: Offer, goal: &Goal) -> Plan {
     found
 }
 
-/// 400 MB of gradients, half a second's GPU work hides 400 ms of them (h·⅔·T): what is left is the last
-/// bucket, at both levels. 8 GPUs a machine, 14 GB/s inside, half of 100 Gbit/s between.
+/// 400 MB of gradients, half a second of GPU work hides 400 ms of them (h·⅔·T): only the last bucket is exposed, at
+/// both levels. 8 GPUs per machine, 14 GB/s inside, half of 100 Gbit/s between.
 #[test]
 fn a_step_on_two_machines_by_hand() {
     let layout = Layout {
@@ -85,14 +85,14 @@ fn a_step_on_two_machines_by_hand() {
         "{}",
         scaled(&layout).scaling.words()
     );
-    // Nothing of a network is asked within one machine.
+    // The network does not matter within one machine.
     let alone = Layout { machines: 1, ..layout };
     assert_eq!(scaled(&alone).step, scaled(&Layout::one_machine(8)).step);
-    // A factor measured on one machine changes its part alone.
+    // A factor measured on one machine only changes its part.
     let double = by(&layout, Some(2.0));
     let expected = scaled(&layout).extra + scaled(&alone).extra;
     assert!((double.extra.as_millis() - expected.as_millis()).abs() < 1e-6);
-    // A network of which nothing is known spans both of its ends.
+    // An unknown network has the range of both ends.
     let Range { low, mid, high } = Network::Unknown.reached();
     assert!(low.get() < mid.get() / 2.5 && high.get() > 2.5 * mid.get());
     assert!(
@@ -103,7 +103,7 @@ fn a_step_on_two_machines_by_hand() {
     );
 }
 
-/// 64 GPUs fail every 781 hours, so their job writes checkpoints; that of 56 has none. The check agrees on both.
+/// 64 GPUs fail every 781 hours, so their job writes checkpoints; one with 56 does not. The check agrees on both.
 #[test]
 fn jobs_on_many_gpus_count_failures() {
     let said = |machines: u32| {
@@ -136,7 +136,7 @@ fn an_offer_is_taken_as_often_as_is_allowed() {
     let quota =
         Quota { provider: "cloud".into(), region: None, gpu: None, tier: None, gpus: 9, from: None, until: None };
     assert_eq!(within(&|limits| limits.quotas = vec![quota.clone()]), 2);
-    // Fewer GPUs on one machine than are wanted.
+    // Fewer GPUs on one machine than requested.
     let goal = Goal { objective: Objective::Cost, ..joined(8, samples) };
     let wanted = Goal { limits: Limits { min_gpus: 9, ..goal.limits.clone() }, ..goal.clone() };
     assert_eq!((by(&goal).parts[0].machines, by(&wanted).parts[0].machines), (1, 3));
@@ -173,7 +173,7 @@ fn a_job_on_several_spot_machines_is_lost_with_any_of_them() {
 
 #[test]
 fn what_does_not_fit_may_fit_divided() {
-    // 14.72 GB may be used. 20 on 4 GPUs: 13.25 with zero1 (9 become 2.25).
+    // 14.72 GB are usable. 20 on 4 GPUs: 13.25 with zero1 (9 become 2.25).
     let (offer, wanted) = (|| machine(4, 8.0, Tier::OnDemand), |sharding| Goal { sharding, ..joined(1, 1e6) });
     let refused = planned(&large(20.0), offer(), &wanted(ShardingChoice::None));
     assert_eq!(refused.rejected[0].reason.kind(), RejectionKind::Memory);
@@ -203,7 +203,7 @@ fn what_does_not_fit_may_fit_divided() {
     let two = Goal { sharding: ShardingChoice::Auto, ..joined(2, 1e6) };
     let part = planned(&large(24.0), offer(), &two).parts.remove(0);
     assert_eq!((part.machines, part.sharding), (2, Sharding::Zero3));
-    // More than is left by any number of GPUs.
+    // Too much for any number of GPUs.
     let refused = planned(&large(27.0), offer(), &two);
     assert!(!refused.rejected[0].reason.words().contains("would fit"), "{:?}", refused.rejected[0].reason);
 }
@@ -255,7 +255,7 @@ proptest! {
         }
     }
 
-    /// Against every number of machines on its own, each as a plan of one machine with all GPUs would be.
+    /// Compares each number of machines with a plan of one machine with all GPUs.
     #[test]
     fn the_best_of_all_numbers_of_machines_is_found(
         gpus in 1..9u32, price in 0.5..20.0f64, most in 1..9u32, max_gpus in 1..40u32, samples in 1e4..1e7f64,

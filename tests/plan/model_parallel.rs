@@ -1,4 +1,4 @@
-//! Models divided over GPUs: replicas of several GPUs, given by the user.
+//! Model parallelism: replicas of several GPUs, given by the user.
 
 use habitat_tui::plan::check::{CheckError, check, check_sources};
 use habitat_tui::plan::{
@@ -21,8 +21,8 @@ fn gib(gib: f64) -> Bytes {
     Bytes::new(gib * GIB).unwrap()
 }
 
-/// A second for one sample on one GPU, four fifths of it in what tensor parallel GPUs divide, of a
-/// model of 16 layers that needs 72 GiB and 1 GB: 64 for its state, 8 for activations. GPUs have 16.
+/// One second for one sample on one GPU, four fifths of it in operators that tensor parallel GPUs divide, of a model of
+/// 16 layers that needs 72 GiB and 1 GB: 64 for its state, 8 for activations. GPUs have 16.
 fn model() -> Predictions {
     with_activations(8.0)
 }
@@ -84,8 +84,8 @@ fn planned(model: &Predictions, prices: &PriceBook, goal: &Goal) -> Plan {
     found
 }
 
-/// 16 GPUs in two replicas of 4 × 2: each does 16 of the 32 samples of an update in micro-batches of
-/// one, and no GPU has a batch of its own.
+/// 16 GPUs in two replicas of 4 × 2: each handles 16 of the 32 samples of an update in micro-batches of one, and no GPU
+/// has its own batch.
 #[test]
 fn an_update_is_of_replicas_not_of_gpus() {
     let found = planned(&model(), &machine(8), &divided(4, 2, 2));
@@ -93,7 +93,8 @@ fn an_update_is_of_replicas_not_of_gpus() {
     assert_eq!((part.all_gpus(), part.machines, part.replicas()), (16, 2, 2));
     assert_eq!((part.batch_size, part.accumulation, part.global_batch_size), (Some(1), 16, Some(32)));
     assert!((part.updates() - 1000.0).abs() < 1e-6 && (found.work.get() - 32_000.0).abs() < 1e-6);
-    // 0.8 s and 0.1 s over 4 GPUs, and the slowest of 16 takes 0.6 % longer; 9 gathers of 20 MB at 22 GB/s in each of 16 layers.
+    // 0.8 s and 0.1 s over 4 GPUs, and the slowest of 16 takes 0.6 % longer; 9 gathers of 20 MB at 22 GB/s in each of
+    // 16 layers.
     let slowest = 1.006;
     let computed = slowest * (0.8 * 1.01 / 4.0 + 0.1 / 4.0);
     let gathers = 16.0 * 9.0 * (30e-6 + 0.75 * 0.02 / (22.0 * 0.87));
@@ -111,8 +112,8 @@ fn an_update_is_of_replicas_not_of_gpus() {
     assert!(assumed(&found.goal).iter().any(|one| one.name == "model parallel"));
 }
 
-/// 8 GiB of state, 1 GB of the process and a quarter of the activations with the inputs that are gathered for a layer,
-/// or 16/34 without sequence parallelism; 14.7 may be used.
+/// 8 GiB of state, 1 GB of the process and a quarter of the activations with the inputs gathered for a layer, or 16/34
+/// without sequence parallelism; 14.7 are usable.
 #[test]
 fn what_a_gpu_of_a_replica_keeps_decides() {
     let reason = |activations: f64, goal: &Goal| {
@@ -123,7 +124,7 @@ fn what_a_gpu_of_a_replica_keeps_decides() {
     assert_eq!(reason(8.0, &goal), None);
     let large = "needs 21.0 GB with 4-way tensor parallel × 2 pipeline stages; the GPU has 14.7 of 16 GB available";
     assert_eq!(reason(48.0, &goal), Some((RejectionKind::Memory, large.to_owned())));
-    // The plan says what a program without sequence parallelism needs.
+    // The plan reports the memory without sequence parallelism.
     assert_eq!(reason(16.0, &goal), None);
     let part = planned(&with_activations(16.0), &machine(8), &goal).parts.remove(0);
     let needs = "needs 13.0 GB with 4-way tensor parallel × 2 pipeline stages on the first stage, 16.5 without sequence parallelism, 14.7 GB usable";
@@ -189,10 +190,10 @@ fn what_cannot_be_planned_says_why() {
     }
 }
 
-/// The least sharding over replicas that fits: with stages no more than the optimizer's state.
+/// The least sharding over replicas that fits: with stages at most the optimizer's state.
 #[test]
 fn replicas_divide_state_too() {
-    // 8 of state and 8 of activations are 16.9 with the process; zero1 makes 6 of the 8 GiB 3.
+    // 8 of state and 8 of activations are 16.9 with the process; zero1 turns 6 of the 8 GiB into 3.
     let goal = Goal { sharding: ShardingChoice::Auto, ..divided(1, 8, 2) };
     let part = planned(&model(), &machine(8), &goal).parts.remove(0);
     assert_eq!((part.replicas(), part.sharding), (2, Sharding::Zero1));
@@ -222,8 +223,7 @@ fn the_check_refuses_another_layout() {
     assert!(matches!(faster, CheckError::Number { .. }), "{faster}");
 }
 
-/// The layout that the search finds takes no longer than the fastest that can be named, at the end of the hours that is
-/// minimised.
+/// The layout that the search finds is not slower than the fastest explicit one, at the minimised end of the hours.
 #[test]
 fn the_search_finds_the_fastest_layout() {
     let experts =
@@ -277,7 +277,7 @@ fn the_search_finds_the_fastest_layout() {
     }
 }
 
-/// Of all layouts that do not fit, the one that needs least is told.
+/// Of all layouts that do not fit, reports the one that needs least.
 #[test]
 fn the_layout_that_misses_by_least_is_told() {
     let searched = Goal { layout: LayoutChoice::Auto, ..divided(1, 1, 1) };
@@ -286,7 +286,7 @@ fn the_layout_that_misses_by_least_is_told() {
     assert!(reason.contains("with 2") && !reason.contains("needs 72"), "{reason}");
 }
 
-/// 50 of 400 GB of activations are too much for each of 8 GPUs; a sixteenth of all, and inputs of layers, are not.
+/// 50 of 400 GB of activations are too much for each of 8 GPUs; a sixteenth of all, and inputs of layers, fit.
 #[test]
 fn layers_run_again_if_nothing_else_fits() {
     let searched = Goal { layout: LayoutChoice::Auto, ..divided(1, 1, 1) };
@@ -296,7 +296,7 @@ fn layers_run_again_if_nothing_else_fits() {
     assert!(!few.parallel.recompute, "{:?}", few.parallel);
 }
 
-/// A search changes nothing for a step that fits on one GPU, and none is made where a degree is given.
+/// The search changes nothing for a step that fits on one GPU, and does not run if a degree is given.
 #[test]
 fn a_model_that_fits_keeps_its_layout() {
     let goal = Goal { layout: LayoutChoice::Auto, ..divided(1, 1, 2) };

@@ -1,4 +1,4 @@
-//! C.7: promises that hold for every problem, on random small ones, against brute force.
+//! C.7: properties of every problem, on random small ones, against brute force.
 
 use habitat_tui::plan::problem::{Aim, Choice, Limit, Problem};
 use habitat_tui::plan::search::{best, solve_one};
@@ -15,8 +15,8 @@ use crate::build::{goal, hours, offer, predicted, predictions, told, usd};
 const CASES: u32 = 256;
 const WORK: f64 = 100.0;
 
-/// The same cases in every run, so that a change is judged by what it changed;
-/// `PROPTEST_RNG_SEED` and `PROPTEST_CASES` look further.
+/// The same cases in every run, so that differences come from changes of the code; `PROPTEST_RNG_SEED` and
+/// `PROPTEST_CASES` explore further.
 pub(crate) fn config() -> Config {
     let mut config = Config { failure_persistence: None, ..Config::default() };
     if std::env::var_os("PROPTEST_CASES").is_none() {
@@ -68,9 +68,8 @@ pub(crate) fn limits() -> impl Strategy<Value = (f64, f64)> {
     (0.5..4.0f64, 0.5..4.0f64)
 }
 
-/// The least cost over all subsets of one or two choices, in closed form: with both used,
-/// cost and finish are linear in the share of the first, so the optimum is at an end of the
-/// interval of shares that the limits leave.
+/// The least cost over all subsets of one or two choices, in closed form: with both used, cost and finish are linear in
+/// the share of the first, so the optimum is at an end of the interval of shares within the limits.
 pub(crate) fn brute_force(problem: &Problem, deadline: f64, budget: f64) -> Option<f64> {
     let mut lowest: Option<f64> = None;
     let mut offer = |cost: f64| lowest = Some(lowest.map_or(cost, |lowest: f64| lowest.min(cost)));
@@ -154,7 +153,7 @@ proptest! {
         match (found, brute) {
             (Some(found), Some(brute)) => prop_assert!(close(found, brute), "{found} instead of {brute}"),
             (None, None) => {}
-            // On the very edge of feasibility rounding may decide; a little room settles it.
+            // At the edge of feasibility rounding decides; a little room settles it.
             (found, _) => {
                 let room = if found.is_some() { 1.0 + 1e-6 } else { 1.0 - 1e-6 };
                 let brute = brute_force(&problem, limit.deadline.unwrap() * room, limit.budget.unwrap() * room);
@@ -255,7 +254,7 @@ proptest! {
     }
 }
 
-/// Whole offers with ranges, spot among them, through the public entry.
+/// Whole offers with ranges, some of them spot, through the public API.
 fn offers() -> impl Strategy<Value = Vec<(f64, f64, f64, bool)>> {
     prop::collection::vec((0.5..20.0f64, 0.0..0.5f64, 0.1..30.0f64, any::<bool>()), 2..=6)
 }
@@ -315,7 +314,7 @@ proptest! {
     fn a_useless_offer_and_another_order_keep_the_plan(rows in offers(), parts in 1..=2u32, deadline in 5.0..200.0f64) {
         let (predictions, offers) = market(&rows);
         let before = plan(&predictions, &PriceBook::new(offers.clone()), &job(parts, deadline)).unwrap();
-        // The first GPU again, elsewhere, dearer: no slower and no cheaper.
+        // The first GPU again, elsewhere, more expensive: not slower and not cheaper.
         let mut useless = crate::build::offer_in("zz", "gpu-0", offers[0].price.get() * 1.5, offers[0].tier);
         useless.provider = "other".into();
         let more = offers.iter().rev().cloned().chain([useless]);
@@ -353,7 +352,7 @@ proptest! {
         for part in &plan.parts {
             in_order(part);
         }
-        // The alternatives too, however little there is to do.
+        // The alternatives too, however little work there is.
         for part in &plan.alternatives {
             in_order(part);
         }
@@ -366,7 +365,7 @@ proptest! {
         let prepared = Prepared::new(&predictions, &PriceBook::new(offers), &goal).unwrap();
         let points = prepared.frontier();
         prop_assert!(!points.is_empty());
-        // A hair later costs no more, a hair earlier no less (a frontier can be steep).
+        // Slightly later costs no more, slightly earlier no less (a frontier can be steep).
         let hair = hours(1e-9);
         for point in &points {
             let at = |deadline| prepared.solve(Some(deadline), None).unwrap().total.map(|total| total.cost.mid.get());
@@ -382,8 +381,8 @@ proptest! {
     }
 }
 
-/// Spot with a change to a machine on demand, billed exactly or by the hour: no pair of offers has a
-/// better plan than all of them together.
+/// Spot with a switch to on demand, billed exactly or by the hour: no pair of offers has a better plan than all of them
+/// together.
 mod pairs {
     use habitat_tui::plan::PlanStatus;
     use habitat_tui::pricing::{Billing, Terms};
@@ -442,7 +441,7 @@ mod highs {
     }
 }
 
-/// The solver's plan for one part is the sort's, on random problems.
+/// The solver's plan for one part equals the sort's, on random problems.
 mod one_part {
     use super::*;
 

@@ -1,4 +1,4 @@
-//! Every offer ends up somewhere, with a reason that has numbers; and what the goal lacks.
+//! Every offer is used or rejected with numbers in the reason; and missing information in the goal.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use habitat_tui::units::{Bytes, GIB, GpuSlug, Hours, Samples, Usd, UsdPerHour};
 
 use crate::build::{configurations, goal, hours, measured, offer, offer_in, predictions, rejected, told, usd};
 
-/// Without a plan, the offer that is the least late is the first, with the deadline that it would meet.
+/// Without a plan, the least late offer comes first, with the deadline that it would meet.
 #[test]
 fn the_closest_offers_come_first() {
     let predictions = predictions([measured("slow", 1.0), measured("faster", 2.0), measured("fast", 3.0)]);
@@ -122,7 +122,7 @@ fn every_limit_rejects_what_it_names() {
     assert_eq!(rejected(&|g| g.limits.max_price = UsdPerHour::new(1.5).ok()), "$2.00/h, more than the allowed $1.50/h");
 }
 
-/// The dates of test offers, but for the first, which is of a marketplace and has none.
+/// Dates of test offers, except the first, which is from a marketplace and has none.
 fn with_a_marketplace(cheap: &str, rest: &[(&str, f64)]) -> PriceBook {
     let mut market = offer(cheap, 1.0, Tier::OnDemand);
     market.trust = Trust::new(Market::PeerToPeer);
@@ -225,7 +225,7 @@ fn what_the_goal_lacks_is_an_error_that_names_the_remedy() {
     assert!(matches!(error(&predictions, &Goal { work: Work::Steps(0), ..goal(1.0, 1) }), PlanError::Work(_)));
 }
 
-/// Whatever a step holds, so many steps take so long.
+/// A number of steps takes its time, whatever the step contains.
 #[test]
 fn steps_need_no_batch_size() {
     let (mut predictions, prices) = configurations(&[(1.0, 1.0), (2.0, 3.0)]);
@@ -240,7 +240,7 @@ fn steps_need_no_batch_size() {
         assert_eq!((check(&unknown), check_sources(&unknown, &predictions, &prices)), (Ok(()), Ok(())));
         assert!(unknown.parts.iter().all(|part| part.batch_size.is_none() && part.work.steps().is_some()));
         assert!(told(&unknown.notes).iter().any(|note| note.contains("counted in steps")), "{:?}", unknown.notes);
-        // A part that claims samples is found out.
+        // The check finds a part that claims samples.
         let mut wrong = unknown.clone();
         wrong.parts[0].work = Amount::Samples(Samples::new(wrong.parts[0].work.get()).unwrap());
         assert!(matches!(check(&wrong), Err(CheckError::Offer { .. })));
@@ -290,7 +290,7 @@ fn a_wrong_plan_does_not_pass_the_check() {
     assert!(matches!(check_sources(&good, &slower, &prices), Err(CheckError::Number { .. })));
 }
 
-/// What is wanted of a host, of the whole machine, known and not known.
+/// Requirements on a host, for the whole machine, with known and unknown values.
 #[test]
 fn small_hosts_are_left_out_and_unknown_ones_unless_allowed() {
     let predictions = predictions([measured("known", 1.0), measured("unknown", 1.0)]);
@@ -317,14 +317,14 @@ fn small_hosts_are_left_out_and_unknown_ones_unless_allowed() {
     assert_eq!(little.rejected[0].reason.words(), "30 GB of host memory, fewer than the required 64");
     assert_eq!(little.rejected[0].reason.kind(), RejectionKind::Limits);
 
-    // The checker does not take the filters' word for it.
+    // The checker does not rely on the filters.
     let mut smuggled = planned(host(8.0, 64.0), (8, 64.0), false);
     smuggled.goal.limits.min_vcpus = Some(9);
     let book = PriceBook::new([host(8.0, 64.0)]);
     assert!(matches!(check_sources(&smuggled, &predictions, &book), Err(CheckError::Offer { .. })));
 }
 
-/// A quota holds where all that it names fits, and the reason says which.
+/// A quota applies if all its fields match, and the reason names it.
 #[test]
 fn quotas_hold_by_provider_region_gpu_and_tier() {
     let predictions = predictions([measured("gpu-0", 1.0)]);
@@ -350,15 +350,15 @@ fn quotas_hold_by_provider_region_gpu_and_tier() {
     let other = GpuSlug::new("gpu-1").unwrap();
     assert_eq!(kept(&[&Quota { gpu: Some(other), ..quota.clone() }]), [us, spot, eu]);
 
-    // The checker does not take the filter's word for it.
+    // The checker does not rely on the filter.
     let book = PriceBook::new([of("us-1", Tier::OnDemand)]);
     let mut smuggled = plan(&predictions, &book, &goal(10.0, 1)).unwrap();
     smuggled.goal.limits.quotas = vec![quota];
     assert!(matches!(check(&smuggled), Err(CheckError::Offer { .. })));
 }
 
-/// $10 for 10 hours against $12 for 4, half an hour of set-up each: at $3 × 10.5 / 13.5 an hour, or
-/// with steps that take 3 hours in place of 4, the second is as cheap.
+/// $10 for 10 hours against $12 for 4, half an hour of set-up each: at $3 × 10.5 / 13.5 per hour, or with steps that
+/// take 3 hours instead of 4, the second is as cheap.
 #[test]
 fn what_would_make_the_next_best_the_best() {
     let predictions = predictions([measured("slow", 1.0), measured("fast", 2.5)]);
@@ -376,10 +376,10 @@ fn what_would_make_the_next_best_the_best() {
     assert!(told(&years.notes).iter().any(|note| note.contains("the plan takes") && note.contains("--min-gpus")));
 }
 
-/// An offer, the limit that it is outside of, and what is said.
+/// An offer, the limit that excludes it, and the message.
 type Limited = (Offer, fn(&mut Goal), &'static str);
 
-/// Whatever limit on offers stands in the way alone is named, with what would do.
+/// If a single limit on offers is in the way, it is named, with a sufficient value.
 #[test]
 fn a_limit_that_stands_in_the_way_is_named() {
     let known = |price, tier| Offer {
@@ -462,15 +462,14 @@ fn a_limit_that_stands_in_the_way_is_named() {
             told(&none.reasons)[..2],
             ["no offer can be used".to_owned(), format!("{words} ({label}, 3 h, $9.00)")]
         );
-        // Lifting it does not help where the deadline is in the way as well.
+        // Lifting it does not help if the deadline is in the way as well.
         limited.deadline = Some(hours(2.0));
         let none = plan(&predictions, &prices, &limited).unwrap();
         assert!(!told(&none.reasons).iter().any(|reason| reason.starts_with("allow ")), "{:?}", none.reasons);
     }
 }
 
-/// Of limits that are numbers the least change that suffices is named: with it there is a plan,
-/// with less there is none.
+/// For numeric limits, names the least change that suffices: with it there is a plan, with less there is none.
 #[test]
 fn the_least_change_of_a_number_is_named() {
     let mut predictions = predictions([measured("good", 4.0)]);
@@ -508,7 +507,7 @@ fn the_least_change_of_a_number_is_named() {
         goal.limits.min_gpus = 16;
     };
     assert!(says(&by(&cheap), "allow 8 or more GPUs (--min-gpus) (8 × good"), "{:?}", by(&cheap).reasons);
-    // Two limits that are both in the way: neither helps alone.
+    // Two limits are in the way: relaxing one does not help.
     let both = by(&|goal| (goal.limits.max_gpus, goal.limits.max_price) = (Some(2), UsdPerHour::new(2.5).ok()));
     assert!(says(&both, "lifting a single limit on offers does not help"), "{:?}", both.reasons);
 }

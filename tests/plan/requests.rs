@@ -1,5 +1,5 @@
-//! Forty plain requests, with the shipped prices and the embedded steps: what a plan leads with can be
-//! signed. `cargo test --test plan requests -- --nocapture` prints them.
+//! Forty plain requests, with the shipped prices and the embedded steps: the first part of a plan is a firm offer.
+//! `cargo test --test plan requests -- --nocapture` prints them.
 
 use habitat_tui::catalog::{Catalog, Vendor};
 use habitat_tui::plan::{Accept, Goal, Objective, Part, Work, plan};
@@ -80,7 +80,7 @@ fn forty_plain_requests_lead_with_what_can_be_signed() {
                     assert!(one.then.is_some() || plan.parts.is_empty(), "{of}: {one:?}");
                     assert!(one.accept().iter().all(|accept| !goal.limits.accept.contains(accept)));
                 }
-                // There is a plan, or an offer that would do, or nothing does even where everything is accepted.
+                // There is a plan, or an offer that would do, or none even if everything is accepted.
                 if plan.parts.is_empty() && plan.beside.is_empty() {
                     goal.limits.accept = Accept::ALL.to_vec();
                     assert!(habitat_tui::plan::plan(&predictions, &prices, &goal).unwrap().parts.is_empty(), "{of}");

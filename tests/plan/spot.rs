@@ -36,7 +36,7 @@ fn expected_and_upper_end_are_those_of_the_note() {
     assert!(told(&plan.notes).iter().any(|note| note.contains("spot losses are assumptions")), "{:?}", plan.notes);
 }
 
-/// However few losses a part expects, it is charged for them: two of 0.05 cost what one of 0.1 costs.
+/// Small expected losses also count: two of 0.05 cost as much as one of 0.1.
 #[test]
 fn parts_of_few_losses_are_charged_for_them() {
     let (predictions, prices) =
@@ -52,8 +52,8 @@ fn parts_of_few_losses_are_charged_for_them() {
     assert!((whole.0 - 2.0 * half.0).abs() < 1e-9 && (whole.1 - 2.0 * half.1).abs() < 1e-9, "{half:?} {whole:?}");
 }
 
-/// 24 h is feasible at the expected hours and not at full intervals for five losses; with
-/// two parts the gap is closed by on-demand hours.
+/// 24 h is feasible at the expected hours and not at full intervals for five losses; with two parts on-demand hours
+/// close the gap.
 #[test]
 fn confidence_decides_whether_spot_alone_meets_the_deadline() {
     let predictions = predictions([measured("v100", 1.0)]);
@@ -75,8 +75,8 @@ fn confidence_decides_whether_spot_alone_meets_the_deadline() {
     }
 }
 
-/// The allowance for losses of a part is of that part: the stated upper end is recomputed
-/// by the checker from the part's own hours, so a plan that mixes passes it.
+/// Each part has its own allowance for losses: the checker recomputes the upper end from the part's own hours, so a
+/// mixed plan passes.
 #[test]
 fn mixed_plans_keep_every_deadline_between_their_ends() {
     let predictions = predictions([predicted("v100", 1.0, 0.1), predicted("a100", 3.0, 0.2)]);
@@ -116,7 +116,7 @@ fn larger_machines_are_lost_more_often() {
     assert!(says(8, Some(0.5)).starts_with("spot: 0.50 losses per hour"), "{}", says(8, Some(0.5)));
 }
 
-/// Waiting for capacity costs time and no money; without any losses spot is a plain offer.
+/// Waiting for capacity costs time and no money; without losses spot is a plain offer.
 #[test]
 fn waiting_is_not_billed() {
     let spot = |wait: f64, losses: f64| {
@@ -134,9 +134,8 @@ fn waiting_is_not_billed() {
     assert_eq!(spot(2.0, 0.0).hours.high, hours(20.0));
 }
 
-/// A spot machine at 0.3 of the price on demand and no range of the step time: with D = 1.5 times the
-/// work the machine on demand has to take over after half of it less an interval, and is expected to
-/// do about half of the work.
+/// A spot machine at 0.3 of the on-demand price without a range of the step time: with D = 1.5 times the work, the
+/// on-demand machine has to take over after half of it minus an interval, and is expected to do about half of the work.
 #[test]
 fn a_machine_on_demand_takes_over_in_time() {
     let predictions = predictions([measured("v100", 1.0)]);
@@ -153,37 +152,37 @@ fn a_machine_on_demand_takes_over_in_time() {
     let share = plan.parts[0].work.get() / 24.0;
     assert!((0.45..0.6).contains(&share), "{share}");
     assert_eq!(total.hours.high, hours(36.0));
-    // At worst all of it on demand, and what was expected of spot paid for nothing.
+    // At worst all of it on demand, with the expected spot cost wasted.
     assert!(total.cost.mid.get() < 20.0 && (24.0..30.0).contains(&total.cost.high.get()), "{total:?}");
 
-    // A budget of the plan's cost suffices, whatever its last digit.
+    // A budget of the plan's cost suffices, despite rounding.
     let budget = Some(usd(total.cost.mid.get() * (1.0 - 1e-12)));
     let exact = Goal { budget, deadline: Some(hours(36.0)), ..goal(24.0, 2) };
     assert_eq!(habitat_tui::plan::plan(&predictions, &prices, &exact).unwrap().switch, plan.switch);
 
-    // More parts with a change are not tried, and the plan says so.
+    // More parts with a switch are not tried, and the plan says so.
     let says_so = |plan: &Plan| told(&plan.notes).iter().any(|note| note.contains("more parts were not tried"));
     assert!(says_so(&at(36.0, 3)) && !says_so(&plan));
 
-    // One part is the machine on demand, and the plan says what two would save.
+    // One part is on demand, and the plan shows what two would save.
     let one = at(36.0, 1);
     assert_eq!((one.parts[0].offer.tier, one.switch), (Tier::OnDemand, None));
     assert!(told(&one.notes).iter().any(|note| note.contains("--max-parts 2")), "{:?}", one.notes);
 
-    // With time enough spot alone is expected to do it; the other machine is its safety net.
+    // With enough time spot alone is expected to suffice; the other machine is a fallback.
     let net = at(400.0, 1);
     assert_eq!(net.parts[0].offer.tier, Tier::Spot);
     let switch = net.switch.unwrap();
     assert!(!switch.is_expected && (switch.latest.get() - (400.0 - 24.0 - 0.25)).abs() < 1e-9, "{switch:?}");
 
-    // Nothing else could do it: no net, and no note of one.
+    // No other machine could do it: no fallback, and no note about one.
     let alone = PriceBook::new([offer("v100", 0.3, Tier::Spot)]);
     let goal = Goal { deadline: Some(hours(400.0)), ..goal(24.0, 2) };
     let plan = habitat_tui::plan::plan(&predictions, &alone, &goal).unwrap();
     assert!(plan.switch.is_none() && told(&plan.notes).iter().all(|note| !note.contains("switch to")));
 }
 
-/// Two spot machines of half the work each allow for as many losses as one with all of it.
+/// Two spot machines of half the work each have the same allowance for losses as one with all of it.
 #[test]
 fn losses_are_allowed_for_once_a_plan() {
     let predictions = predictions([measured("cheap", 1.0), measured("fast", 2.0)]);
@@ -205,8 +204,8 @@ fn losses_are_allowed_for_once_a_plan() {
     assert!((total.hours.high.get() - 20.0).abs() < 1e-6);
 }
 
-/// Of two regions with other losses and waits, what is allowed for once a plan takes the longer waits,
-/// whichever part goes first; the deadline is met to the minute and the plan is checked.
+/// Two regions with different losses and waits: the single allowance of a plan has the longer waits, whichever part
+/// goes first; the plan meets the deadline to the minute and passes the check.
 #[test]
 fn parts_in_several_regions_allow_for_the_losses_of_each() {
     let predictions = predictions([measured("cheap", 1.0), measured("fast", 8.0)]);
@@ -214,7 +213,7 @@ fn parts_in_several_regions_allow_for_the_losses_of_each() {
         provider: "aws".into(),
         ..offer_in(region, name, price, Tier::Spot)
     };
-    // One loss in so many hours there, hours of waiting, by hand from the rows of both.
+    // Mean hours per loss, and mean wait in hours, computed from the rows of both.
     let east = (1275.0 / 1986.1, (4722.4 - 1986.1) / 1275.0);
     let west = (319.0 / 1574.0, 609.8 / 319.0);
     for (cheap_in, fast_in, [cheap_lost, fast_lost]) in

@@ -1,4 +1,4 @@
-//! What the hours and the cost of a plan are made of: known answers, and that they add up.
+//! Parts of a plan's hours and cost: known answers, and that they add up.
 
 use habitat_tui::plan::check::{CheckError, check, check_sources};
 use habitat_tui::plan::{Assumptions, Data, Goal, Plan, PlanNote, PlanStatus, Total, Use, plan};
@@ -36,7 +36,7 @@ fn assert_taken(plan: &Plan, what: Use, hours: [f64; 3], cost: [f64; 3]) {
     assert!(near(found.0, hours) && near(found.1, cost), "{what:?}: {found:?}, not {hours:?} {cost:?}");
 }
 
-/// Each end of every part and of the total is the sum of what it is made of.
+/// Each end of every part and of the total is the sum of its uses.
 #[track_caller]
 fn assert_adds_up(plan: &Plan) {
     let same = |a: f64, b: f64| assert!((a - b).abs() <= 1e-9 * b.max(1.0), "{a} is not {b}");
@@ -65,7 +65,7 @@ fn spot_trains_writes_repeats_and_waits() {
     assert_taken(&found, Use::Training, [16.0, 20.0, 24.0], [48.0, 60.0, 72.0]);
     assert_taken(&found, Use::Checkpoints, [1.6, 2.0, 2.4], [4.8, 6.0, 7.2]);
     assert_taken(&found, Use::Repeated, [0.0, 1.54, 5.96 * 1.2], [0.0, 4.62, 5.96 * 3.6]);
-    // Five mean waits a loss at the high end; a machine that is waited for costs nothing.
+    // Five mean waits per loss at the high end; waiting costs nothing.
     assert_taken(&found, Use::Waiting, [0.0, 1.0, 5.96 * 2.5], [0.0; 3]);
     assert_eq!(found.parts[0].cost_by.iter().count(), 4);
     assert_adds_up(&found);
@@ -76,7 +76,7 @@ fn hours_begun_and_terms_are_paid_and_not_used() {
     let book = PriceBook::new([offer("a", 2.0, Tier::OnDemand)])
         .with_terms("cloud", Terms { billing: Billing::Hour, ..Terms::default() });
     let found = plan(&predictions([predicted("a", 1.0, 0.2)]), &book, &goal(2.5, 1)).unwrap();
-    // 2, 2.5 and 3 h of which 2, 3 and 3 are billed.
+    // 2, 2.5 and 3 h, of which 2, 3 and 3 are billed.
     assert_taken(&found, Use::Training, [2.0, 2.5, 3.0], [4.0, 5.0, 6.0]);
     assert_taken(&found, Use::Unused, [0.0; 3], [0.0, 1.0, 0.0]);
     assert_adds_up(&found);
@@ -104,7 +104,7 @@ fn data_are_brought_once_and_kept_all_the_time() {
         .with_terms("cloud", terms(0.0, 0.1));
     let data = Some(Data { gb: 730.0, provider: Some("home".into()), region: None });
     let found = plan(&predictions([predicted("a", 1.0, 0.2)]), &book, &Goal { data, ..lossy(20.0, 1) }).unwrap();
-    // 730 GB at 1 Gbit/s, the machine paid at $3/h meanwhile.
+    // 730 GB at 1 Gbit/s, with the machine paid at $3/h meanwhile.
     let copying = 730.0 * 8.0 / 3600.0;
     assert_taken(&found, Use::Data, [copying; 3], [14.6 + 3.0 * copying; 3]);
     let elapsed = found.parts[0].hours;
@@ -150,7 +150,7 @@ fn copying_takes_hours_and_dollars_whatever_the_tier() {
         check(&found).unwrap();
         check_sources(&found, &predictions, &book).unwrap();
 
-        // At 2 Gbit/s half of that, unless the network of the machine is slower.
+        // At 2 Gbit/s half of that, unless the machine's network is slower.
         let assumptions = Assumptions { data_gbit_per_second: Some(2.0), ..asked.assumptions };
         let faster = Goal { assumptions, ..away.clone() };
         assert_taken(&plan(&predictions, &book, &faster).unwrap(), Use::Data, [0.5; 3], [45.0 + price * 0.5; 3]);
@@ -162,7 +162,7 @@ fn copying_takes_hours_and_dollars_whatever_the_tier() {
         check(&found).unwrap();
         check_sources(&found, &predictions, &slow_book).unwrap();
 
-        // Data of no stated place are copied too, but to a machine of the user's own.
+        // Data without a stated place are copied too, but to a machine of the user's own.
         let found = plan(&predictions, &book, &Goal { data: Some(data_of(None)), ..asked }).unwrap();
         let hours = if of.tier == Tier::Owned { 0.0 } else { 1.0 };
         assert_taken(&found, Use::Data, [hours; 3], [price * hours; 3]);
@@ -213,7 +213,7 @@ fn a_plan_that_changes_machines_adds_up_too() {
     let found = plan(&predictions([predicted("a", 1.0, 0.1)]), &book, &asked).unwrap();
     assert!(found.switch.as_ref().unwrap().is_expected && found.parts.len() == 2);
     assert_adds_up(&found);
-    // At best spot does everything; at worst the machine that takes over does, and nothing is repeated in its time.
+    // At best spot does everything; at worst the fallback does, without repeated work.
     let total = found.total.unwrap();
     assert_eq!(total.cost_by.of(Use::Repeated).low.get(), 0.0);
     assert_eq!(total.cost_by.of(Use::Repeated).mid, total.cost_by.of(Use::Repeated).high);
@@ -229,7 +229,7 @@ fn a_wrong_use_is_refused() {
     };
     let mut moved = found.clone();
     let by = moved.parts[0].hours_by;
-    // The same sum, with training called repeated work.
+    // The same sum, with training counted as repeated work.
     let swapped = |what| match what {
         Use::Training => Use::Repeated,
         Use::Repeated => Use::Training,
@@ -247,7 +247,7 @@ fn a_wrong_use_is_refused() {
     assert!(wrong(&missing).starts_with("total cost"), "{}", wrong(&missing));
 }
 
-/// The same numbers in JSON and in text; what takes nothing is left out.
+/// The same numbers in JSON and in text; empty uses are left out.
 #[test]
 fn reports_say_what_the_cost_is_made_of() {
     let book = PriceBook::new([offer("a", 3.0, Tier::Spot)]);
@@ -274,7 +274,7 @@ fn reports_say_what_the_cost_is_made_of() {
     let line = |of: &str| text.lines().find(|line| line.contains(of)).unwrap_or_else(|| panic!("{of}\n{text}"));
     assert!(line("repeated after losses").contains("1.5 h") && line("repeated after losses").contains("$4.62"));
     assert!(line("waiting for a machine").contains("$0.00") && line("waiting for a machine").contains('░'));
-    // The bar of the part has all of it, the deadline too.
+    // The bar of the part shows all of it, the deadline too.
     let bar = line("1 × a cloud spot");
     assert!("█▓░─┤┊".chars().all(|sign| bar.contains(sign)), "{bar}");
     assert!(text.contains("┊ deadline"));

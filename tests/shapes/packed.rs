@@ -35,7 +35,7 @@ fn packed_attention_has_the_pairs_of_its_sequences(python: &str) {
         assert_eq!((flops(forward), flops(backward)), (4.0 * pairs * HEADS, 10.0 * pairs * HEADS));
         assert_eq!(StepWork::of(&profile).unknown, 0);
     }
-    // Lengths that are not known: counted as unknown, and predicted in a wide range with a warning.
+    // Unknown lengths: counted as unknown, and predicted in a wide range with a warning.
     let profile = place.profile(python, "packed.py:varlen", &["--arg", "sequences=0"]);
     assert_eq!(StepWork::of(&profile).unknown, 2);
     let output = place.habitat(&["predict", "p.habitat.json", "--to", "h100-sxm5-80gb"]).output().unwrap();
@@ -45,7 +45,7 @@ fn packed_attention_has_the_pairs_of_its_sequences(python: &str) {
 fn flex_attention_is_traced_with_its_backward(python: &str) {
     let place = Place::new();
     let whole = 4.0 * 2.0 * 512.0 * 512.0 * HEADS;
-    // Of 4 × 4 blocks of 128 a causal mask keeps 10.
+    // A causal mask keeps 10 of 4 × 4 blocks of 128.
     for (arguments, part) in [(["compiled=True", "causal=False"], 1.0), (["compiled=False", "causal=True"], 0.625)] {
         let profile = place.profile(python, "packed.py:flex", &["--arg", arguments[0], "--arg", arguments[1]]);
         let [forward] = named(&profile, "habitat::flex_attention")[..] else { panic!("{:?}", profile.operations) };
@@ -109,7 +109,7 @@ fn sparse_tables_are_traced(python: &str) {
 fn complex_products_and_distances_are_counted(python: &str) {
     let place = Place::new();
     let profile = place.profile(python, "packed.py:complex_numbers", &[]);
-    // Four real products for one.
+    // Four real products for a complex one.
     assert_eq!(StepWork::of(&profile).forward.get(), 4.0 * 2.0 * 8.0 * 16.0 * 32.0);
     let profile = place.profile(python, "packed.py:distances", &[]);
     assert_eq!(flops(named(&profile, "aten::_euclidean_dist")[0]), 2.0 * 4.0 * 64.0 * 50.0 * 32.0);

@@ -69,7 +69,7 @@ impl Place {
         self.read("p.habitat.json")
     }
 
-    /// What is told of a function that cannot be traced.
+    /// The error for a function that cannot be traced.
     pub(crate) fn refused(&self, python: &str, target: &str, more: &[&str]) -> String {
         let output = self.trace(python, target, more);
         assert_eq!(output.status.code(), Some(2), "{target}: {}", out(&output));
@@ -132,8 +132,8 @@ fn a_file_that_is_there_stays(python: &str) {
     assert_eq!(std::fs::read(place.path("mlp-build-b8.habitat.json.zst")).unwrap(), b"mine");
 }
 
-/// 128 → 256 → 64 with biases, Adam, batch 32: 49,472 parameters, 197,888 bytes, of which
-/// the second bias takes a block of 512.
+/// 128 → 256 → 64 with biases, Adam, batch 32: 49,472 parameters, 197,888 bytes, of which the second bias takes a block
+/// of 512.
 fn a_small_network_has_known_work_and_memory(python: &str) {
     let place = Place::new();
     let profile = place.profile(python, "mlp.py:build", &[]);
@@ -148,8 +148,8 @@ fn a_small_network_has_known_work_and_memory(python: &str) {
     // The first layer's input has no gradient.
     assert_eq!(work.backward.get(), 2.0 * 32.0 * (first + 2.0 * second));
     let parameters = 4.0 * (first + 256.0 + second) + 512.0;
-    // At the peak Adam holds the roots of its second moments; inputs, labels, loss and the
-    // loss's weight are still there.
+    // At the peak Adam holds the roots of its second moments; inputs, labels, loss and the loss's weight are still
+    // there.
     let left = 32.0 * 128.0 * 4.0 + 512.0 + 512.0;
     assert_eq!(kinds(&profile), [parameters, parameters, 2.0 * parameters, left, parameters]);
     assert!(notes(&profile).contains("largest in optimizer"));
@@ -158,8 +158,8 @@ fn a_small_network_has_known_work_and_memory(python: &str) {
     let modules: Vec<Option<&str>> =
         named(&profile, "aten::addmm").iter().map(|operation| operation.module.as_deref()).collect();
     assert_eq!(modules, [Some("*"), Some("*")]);
-    // The peak of a large batch is in backward, where ReLU's gradient is made of that of its
-    // result: input, labels and result are still kept, the softmax is gone.
+    // The peak of a large batch is in backward, when ReLU's gradient is computed from that of its result: input, labels
+    // and result still exist, the softmax is freed.
     let output =
         place.trace(python, &format!("{}:build", fixture("mlp.py")), &["--batch-sizes", "8192,4096", "--json"]);
     let json: Value = serde_json::from_str(&out(&output)).unwrap();
@@ -213,9 +213,9 @@ fn mixed_precision_is_seen_and_prints_stay_apart(python: &str) {
     assert!(notes(&profile).contains("reads numbers back"));
     let dtypes: Vec<_> = named(&profile, "aten::addmm").iter().map(|o| o.dtype.clone().unwrap().to_string()).collect();
     assert_eq!(dtypes, ["bfloat16", "bfloat16"]);
-    // A GPU takes the softmax in 32 bits.
+    // A GPU computes the softmax in 32 bits.
     assert_eq!(named(&profile, "aten::_log_softmax")[0].dtype.clone().unwrap().to_string(), "float32");
-    // Clipping is the optimizer's, in lists as on a GPU.
+    // Clipping belongs to the optimizer, in lists as on a GPU.
     assert_eq!(named(&profile, "aten::_foreach_norm")[0].phase, Phase::Optimizer);
 }
 
@@ -262,7 +262,7 @@ fn channels_last_and_types_of_tensors_are_kept(python: &str) {
     let casts = named(&profile, "aten::_to_copy");
     let weight = casts.iter().find(|cast| cast.phase == Phase::Forward && cast.inputs[0] == [16, 16, 3, 3]).unwrap();
     assert_eq!(bytes(weight), 6.0 * 2304.0);
-    // Where a maximum was is kept in eight bytes.
+    // The index of a maximum takes eight bytes.
     let pool = named(&profile, "aten::max_pool2d_with_indices")[0];
     assert_eq!(bytes(pool), 2.0 * 131_072.0 + 10.0 * 32_768.0);
 
@@ -323,7 +323,7 @@ fn functions_for_torchscript_are_traced(python: &str) {
     assert_eq!(names.map(|name| named(&profile, name).first().map(|one| one.phase)), [Some(Phase::Forward); 3]);
 }
 
-/// Both flags, in PyTorch's older and newer ways to set them; reading the older is an error beside the newer.
+/// Both flags, in PyTorch's older and newer form; reading the older one is an error beside the newer.
 fn flags_of_tf32_are_seen(python: &str) {
     for (kind, expected) in [
         ("none", Precision::Fp32),
@@ -339,7 +339,7 @@ fn flags_of_tf32_are_seen(python: &str) {
     }
 }
 
-/// What runs is the product in 8 bits, not the one that the wrapper was asked for.
+/// The recorded product is the 8-bit one, not the one that the wrapper received.
 fn tensors_that_take_operators_apart_are_looked_into(python: &str) {
     let profile = Place::new().profile(python, "layers.py:eight_bits", &[]);
     let products = named(&profile, "aten::_scaled_mm");
@@ -348,9 +348,9 @@ fn tensors_that_take_operators_apart_are_looked_into(python: &str) {
     assert_eq!(profile.workload.precision, Some(Precision::Fp8));
 }
 
-/// Of a compiled model: GELU and layer norm are one kernel. Forward reads the first product with the norm's weight and
-/// bias, and writes the norm, its means and deviations. Backward makes GELU again from the product; the norm's
-/// gradients need two passes.
+/// A compiled model: GELU and layer norm are one kernel. Forward reads the first product with the norm's weight and
+/// bias, and writes the norm, its means and deviations. Backward recomputes GELU from the product; the norm's gradients
+/// need two passes.
 fn what_is_compiled_is_fused(python: &str) {
     let profile = Place::new().profile(python, "layers.py:compiled", &[]);
     let fused: Vec<_> = named(&profile, "triton_poi_fused")
@@ -371,15 +371,15 @@ fn what_is_compiled_is_fused(python: &str) {
     assert!(named(&profile, "aten::gelu").is_empty());
     assert_eq!(named(&profile, "aten::addmm")[0].count, 2);
     assert!(notes(&profile).contains("torch.compile was not run"), "{}", notes(&profile));
-    // Under inference mode too: all that follows the product is one kernel.
+    // In inference mode too: all calls after the product are one kernel.
     let inferred = Place::new().profile(python, "layers.py:inferred", &[]);
     let fused = named(&inferred, "triton_poi_fused");
     assert_eq!(fused.len(), 1);
     assert_eq!((fused[0].inputs[0].clone(), fused[0].outputs[0].clone()), (vec![2 * rows + 2 * weight], vec![rows]));
-    // A step of nothing else is one too.
+    // A step with only that is one too.
     let looked_up = Place::new().profile(python, "layers.py:looked_up", &[]);
     assert_eq!(named(&looked_up, "triton_poi_fused").len(), 1);
-    // One kernel takes 64 calls.
+    // A kernel has at most 64 calls.
     let chain = Place::new().profile(python, "layers.py:chained", &[]);
     let forward = named(&chain, "triton_poi_fused");
     let forward = forward.iter().filter(|one| one.phase == Phase::Forward);
@@ -389,26 +389,26 @@ fn what_is_compiled_is_fused(python: &str) {
     assert_eq!(execution(&[]), None);
     assert_eq!(execution(&["--arg", "mode=reduce-overhead"]), Some(Execution::CudaGraphs));
     assert_eq!(execution(&["--arg", "mode=reduce-overhead", "--arg", "calls=2"]), None);
-    // An eager model can be taken for compiled.
+    // An eager model can be treated as compiled.
     let taken = Place::new().profile(python, "layers.py:compiled", &["--compile", "--arg", "backend=eager"]);
     assert_eq!(named(&taken, "triton_poi_fused").len(), 3);
-    // Where what is compiled is not called, that is said.
+    // A compiled function that is not called is reported.
     let none = Place::new().profile(python, "layers.py:uncalled", &[]);
     assert!(named(&none, "triton_poi_fused").is_empty() && named(&none, "aten::relu").len() == 1);
     assert!(notes(&none).contains("torch.compile changes nothing"), "{}", notes(&none));
-    // What is not compiled is as it was: only the loss is, whose sums have to be written.
+    // The rest is unchanged: only the loss is compiled, whose sums have to be written.
     let loss = Place::new().profile(python, "layers.py:compiled", &["--arg", "whole=False"]);
     let fused = named(&loss, "triton_poi_fused");
     assert_eq!((fused[0].inputs[0].clone(), fused[0].outputs[0].clone()), (vec![rows], vec![16]));
     assert_eq!(named(&loss, "aten::gelu").len(), 1);
-    // Of what GELU gives no memory is taken.
+    // GELU's result takes no memory.
     let activations = |backend: &str| {
         let backend = format!("backend={backend}");
         let profile = Place::new().profile(python, "layers.py:compiled", &["--batch-sizes", "1024", "--arg", &backend]);
         profile.step.unwrap().memory.unwrap().activations.get()
     };
     assert_eq!(activations("eager") - activations("inductor"), 1024.0 * 64.0 * 4.0);
-    // Products of odd lengths are padded where their arithmetic counts.
+    // Products of odd lengths are padded if they are compute-bound.
     let padded = |more: &[&str]| {
         let profile = Place::new().profile(python, "layers.py:odd", more);
         let products = profile.operations.iter().filter(|one| ["aten::addmm", "aten::mm"].contains(&one.name.as_str()));
@@ -416,19 +416,19 @@ fn what_is_compiled_is_fused(python: &str) {
     };
     assert_eq!(padded(&[]), [true, true]);
     assert_eq!(padded(&["--arg", "rows=16"]), [false, false]);
-    // What a model gives back is written, though nothing here reads it.
+    // A model's result is written, although nothing here reads it.
     let given_back = Place::new().profile(python, "layers.py:compiled", &["--arg", "trains=False"]);
     let fused = named(&given_back, "triton_poi_fused");
     assert_eq!((fused[0].inputs[0].clone(), fused[0].outputs[0].clone()), (vec![rows], vec![rows]));
 }
 
-/// A weight in 4 bits takes two numbers a byte, beside a layer in 32.
+/// A 4-bit weight stores two numbers per byte, beside a 32-bit layer.
 fn weights_in_4_bits_take_their_own_memory(python: &str) {
     let profile = Place::new().profile(python, "layers.py:four_bits", &[]);
     let memory = profile.step.as_ref().unwrap().memory.as_ref().unwrap();
     assert_eq!(memory.parameters.get(), 64.0 * 32.0 + 64.0 * 64.0 * 4.0 + 512.0);
     assert_eq!(named(&profile, "aten::__rshift__").len(), 1);
-    // One that is packed on its way to the GPU, for a product that makes it whole again.
+    // A weight that is packed on its way to the GPU, for a product that dequantizes it.
     let profile = Place::new().profile(python, "layers.py:quantized", &[]);
     let memory = profile.step.as_ref().unwrap().memory.as_ref().unwrap();
     assert_eq!(memory.parameters.get(), 1024.0 + 1024.0 + 512.0);
@@ -437,7 +437,7 @@ fn weights_in_4_bits_take_their_own_memory(python: &str) {
     assert_eq!(named(&profile, "aten::mm").into_iter().filter(product).count(), 1);
 }
 
-/// From PyTorch 2.9 on, where the weight has the type of the input.
+/// From PyTorch 2.9 on, if the weight has the type of the input.
 fn an_rms_norm_is_the_one_call_of_a_gpu(python: &str) {
     let has_call = "import torch; torch.ops.aten._fused_rms_norm_backward";
     let has_call = Command::new(python).args(["-c", has_call]).output().unwrap().status.success();
@@ -457,7 +457,7 @@ fn an_rms_norm_is_the_one_call_of_a_gpu(python: &str) {
     assert_eq!(names("float32"), (vec![], 1));
     let by_name = Place::new().profile(python, "layers.py:normed_by_name", &[]);
     assert_eq!(named(&by_name, "aten::_fused_rms_norm").len(), usize::from(has_call));
-    // `torch.func` takes the norm apart.
+    // `torch.func` decomposes the norm.
     let within = Place::new().profile(python, "layers.py:normed_within_a_transform", &[]);
     assert_eq!(named(&within, "aten::rsqrt").len(), 1);
 }
@@ -468,12 +468,12 @@ fn calls_that_do_not_go_along_memory_are_told(python: &str) {
     assert_eq!(access("aten::silu"), Some(Attribute::Text("strided".to_owned())));
     assert_eq!(access("aten::clone"), Some(Attribute::Text("transposed".to_owned())));
     assert_eq!([access("aten::tanh"), access("aten::sum"), access("aten::mul")], [None, None, None]);
-    // What is spread over others is read once.
+    // A broadcast tensor is read once.
     assert_eq!(named(&profile, "aten::mul")[0].inputs, [vec![16, 128], vec![16, 1]]);
 }
 
-/// Five positions of three samples meet the weights of four gates: 8 and 16 features in
-/// the first layer, 16 and 16 in the second.
+/// Five positions of three samples multiply the weights of four gates: 8 and 16 features in the first layer, 16 and 16
+/// in the second.
 fn recurrent_layers_are_one_call(python: &str) {
     let place = Place::new();
     let profile = place.profile(python, "layers.py:lstm", &[]);
@@ -506,7 +506,7 @@ fn numbers_drawn_in_the_step_have_their_values(python: &str) {
     assert!(!notes(&profile).contains("answered with"), "{}", notes(&profile));
 }
 
-/// 7 million tokens, of which the first two of each sequence are masked.
+/// 7 million tokens; the first two of each sequence are masked.
 fn masks_are_known_at_any_size(python: &str) {
     let profile = Place::new().profile(python, "layers.py:replaced", &[]);
     let backward: Vec<_> =
@@ -516,7 +516,7 @@ fn masks_are_known_at_any_size(python: &str) {
     assert!(!notes(&profile).contains("spread evenly"), "{}", notes(&profile));
 }
 
-/// 24 tokens with two experts each, of eight.
+/// 24 tokens with two of eight experts each.
 fn experts_get_as_many_tokens_as_the_others(python: &str) {
     let profile = Place::new().profile(python, "layers.py:experts", &[]);
     let products: Vec<_> = named(&profile, "aten::addmm")
@@ -533,12 +533,12 @@ fn numbers_are_finite(python: &str) {
     assert_eq!(named(&profile, "aten::multinomial").len(), 1);
 }
 
-/// Three micro-batches of four; an average of the model, and a copy of its 72 parameters, are no activations.
+/// Three micro-batches of four; an average of the model, and a copy of its 72 parameters, are not activations.
 fn accumulated_batches_are_of_one_step(python: &str) {
     let profile = Place::new().profile(python, "layers.py:accumulated", &[]);
     assert_eq!((profile.workload.batch_size, profile.workload.micro_batches), (Some(12), Some(3)));
     let memory = profile.step.clone().unwrap().memory.unwrap();
-    // Blocks of 512 bytes: weight and bias, and twice those of averages.
+    // Blocks of 512 bytes: weight and bias, and twice those for averages.
     assert_eq!((memory.parameters.get(), memory.optimizer_state.get()), (2.0 * 512.0, 4.0 * 512.0));
     let again = Place::new().profile(python, "layers.py:accumulated", &["--arg", "again=True"]);
     assert_eq!((again.workload.batch_size, again.workload.micro_batches), (Some(4), None));
@@ -551,7 +551,7 @@ fn what_runs_again_is_of_backward_and_what_follows_of_the_update(python: &str) {
     let phases = |name: &str| named(&profile, name).iter().map(|one| (one.phase, one.count)).collect::<Vec<_>>();
     assert_eq!(phases("aten::addmm"), [(Phase::Forward, 4), (Phase::Backward, 4)]);
     assert_eq!(phases("aten::_foreach_norm"), [(Phase::Optimizer, 1)]);
-    // The update has more than forward and backward keep, of which each layer keeps its input.
+    // The update needs more than forward and backward keep; each layer keeps its input.
     let memory = profile.step.clone().unwrap().memory.unwrap();
     let working = memory.working.unwrap();
     assert!(working.activations.get() >= 4.0 * 64.0 * 64.0 * 4.0, "{working:?}");
@@ -574,7 +574,7 @@ fn what_no_cpu_computes_has_no_values(python: &str) {
     assert_eq!(named(&profile, "habitat_layers::on_gpu_alone").len(), 1);
 }
 
-/// Statistics of batch norm are copied, whose tensors have no values.
+/// Copies the statistics of batch norm, whose tensors have no values.
 fn a_model_beside_its_average_is_traced(python: &str) {
     let profile = Place::new().profile(python, "layers.py:averaged", &[]);
     let once = Place::new().profile(python, "layers.py:pixels", &[]);
@@ -632,8 +632,8 @@ fn what_cannot_be_traced_is_told_with_the_users_own_lines(python: &str) {
         ("crashes", &["bad.py:crashes: native code crashed (signal: 11 (SIGSEGV)", "bad.py\", line 127 in <lambda>"]),
         ("nonsense", &["it returned (int, str)", "(model, inputs, optimizer[, loss_fn])"]),
         ("nothing", &["it returned nothing, and made no step"]),
-        ("no_optimizer", &["the third it returned is no optimizer: str"]),
-        ("no_loss", &["no loss in what the model returned (Tensor (2, 4))", "where loss_fn(output) is the loss"]),
+        ("no_optimizer", &["its third result is not an optimizer: str"]),
+        ("no_loss", &["the model returned no loss (Tensor (2, 4))", "where loss_fn(output) is the loss"]),
         ("no_call", &["its step called no operation of PyTorch"]),
         ("rebuilds", &["every call creates a new model and optimizer"]),
         ("needs", &["needs(width) needs width\n", "give it: --arg width=VALUE"]),
@@ -672,7 +672,7 @@ fn what_cannot_be_traced_is_told_with_the_users_own_lines(python: &str) {
     assert!(module.contains("no.such.place: no such module"), "{module}");
 }
 
-/// PyTorch would log its inside of the mistake in lines by the dozen first.
+/// PyTorch would first log dozens of internal lines about the error.
 fn a_model_whose_shapes_do_not_fit_is_shown_in_five_lines(python: &str) {
     let place = Place::new();
     let target = format!("{}:does_not_fit", fixture("bad.py"));
@@ -694,5 +694,5 @@ fn what_names_a_gpu_or_takes_addresses_is_traced(python: &str) {
     assert!(moved.operations.iter().any(|operation| operation.phase == Phase::Backward));
     let output = place.trace(python, &format!("{}:takes_addresses", fixture("bad.py")), &["-o", "a.habitat.json"]);
     assert!(output.status.success() && !err(&output).contains("Warning"), "{}", err(&output));
-    assert!(notes(&place.read("a.habitat.json")).contains("asks where tensors lie (data_ptr)"));
+    assert!(notes(&place.read("a.habitat.json")).contains("reads addresses of tensors (data_ptr)"));
 }

@@ -9,7 +9,7 @@ use habitat_tui::values;
 #[derive(Debug, Parser)]
 #[command(name = "habitat-lab", version, about, max_term_width = 100)]
 pub struct Lab {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -29,18 +29,18 @@ pub enum Command {
 /// Arguments of `evaluate`.
 #[derive(Debug, Args)]
 pub struct EvaluateArgs {
-    /// On what.
+    /// The measurements to evaluate on.
     #[command(subcommand)]
     pub on: Option<EvaluateOn>,
-    /// All tables, of a folder with neusight/ops, neusight/steps and traces/gpu; every GPU is
-    /// evaluated by models that were trained without it.
+    /// All tables of a folder with neusight/ops, neusight/steps and traces/gpu; models for every GPU are trained
+    /// without it.
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
-    /// Folder that `train` wrote: GPUs that it has models without are evaluated by those.
-    /// Without it the shipped models are evaluated; with --data models are trained (minutes).
+    /// Folder that `train` wrote: uses its models without the GPU, if there are any. Without this flag the shipped
+    /// models are evaluated; with --data models are trained (minutes).
     #[arg(long, value_name = "DIR", global = true)]
     pub models: Option<PathBuf>,
-    /// Evaluate by the models that saw everything, the shipped ones or those of --models.
+    /// Evaluate the models that saw everything: the shipped ones or those of --models.
     #[arg(long, global = true)]
     pub seen: bool,
     /// As JSON (habitat-evaluation, version 1; several tables as a list of them).
@@ -51,39 +51,39 @@ pub struct EvaluateArgs {
 /// Arguments of `train`.
 #[derive(Debug, Args)]
 pub struct TrainArgs {
-    /// Habitat's own networks, one an operator, in place of the operator models.
+    /// Habitat's own networks, one per operator, instead of the operator models.
     #[arg(long)]
     pub habitat: bool,
     /// Folder with neusight/ops, neusight/steps and mlpredict; with --habitat a folder of
     /// operator tables (linear, bmm, conv2d; or conv, dense: .csv or .csv.gz).
     #[arg(long, value_name = "DIR", required_unless_present_any = ["black_box", "efficiency", "amd"])]
     pub data: Option<PathBuf>,
-    /// What `habitat-tui collect` wrote, to train on as well; of each GPU its own file.
+    /// Output of `habitat-tui collect` to train on as well; one file per GPU.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["habitat", "black_box"])]
     pub collected: Vec<PathBuf>,
-    /// The black-box model, from a folder with anchor_*.csv and latencies.csv of PROFET's form.
+    /// The black-box model, from a folder with anchor_*.csv and latencies.csv in PROFET's format.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["habitat", "data"])]
     pub black_box: Option<PathBuf>,
     /// The efficiency model of mixed and reduced precision, from published steps
     /// (steps.jsonl.zst of models/lab/steps/trace.py).
     #[arg(long, value_name = "FILE", conflicts_with_all = ["habitat", "data", "black_box"])]
     pub efficiency: Option<PathBuf>,
-    /// Steps that models/lab/steps/recorded.py packed (folder/GPU/*.habitat.json.zst), to fit the
-    /// efficiency model to as well.
+    /// Steps that models/lab/steps/recorded.py packed (folder/GPU/*.habitat.json.zst), to fit the efficiency model to
+    /// as well.
     #[arg(long, value_name = "DIR", requires = "efficiency")]
     pub recorded: Option<PathBuf>,
-    /// The terms of AMD GPUs in the efficiency model of --out, from steps and operators on them (milabench.jsonl.zst
-    /// and amd.jsonl.zst of models/lab/steps/trace.py); all other terms stay.
+    /// The AMD terms in the efficiency model of --out, from steps and operators on AMD GPUs (milabench.jsonl.zst and
+    /// amd.jsonl.zst of models/lab/steps/trace.py); other terms stay.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["habitat", "data", "black_box", "efficiency"])]
     pub amd: Vec<PathBuf>,
-    /// Folder to write weights and cards to (default: where predictions look for them).
+    /// Folder for weights and cards (default: where predictions look for them).
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Also write every table of errors, by GPU, source and kind, to this file (Markdown); the card
     /// beside the weights has the totals.
     #[arg(long, value_name = "FILE", conflicts_with = "habitat")]
     pub tables: Option<PathBuf>,
-    /// Only these operators.
+    /// Train only these operators.
     #[arg(long, requires = "habitat", value_name = "NAME", value_delimiter = ',', value_enum)]
     pub operators: Vec<KindArg>,
     /// Hidden layers.
@@ -95,21 +95,21 @@ pub struct TrainArgs {
     /// Passes over the rows.
     #[arg(long, requires = "habitat", value_name = "N", default_value_t = 80, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub epochs: u32,
-    /// GPUs to leave out, and to evaluate on.
+    /// GPUs to leave out of the training and to evaluate on.
     #[arg(long, requires = "habitat", value_name = "GPU", value_delimiter = ',')]
     pub leave_out: Vec<String>,
-    /// Train on a sample of so many rows.
+    /// Train on a sample of this many rows.
     #[arg(long, requires = "habitat", value_name = "N", value_parser = values::whole)]
     pub rows: Option<u64>,
-    /// Of initial weights, order and samples: the same seed gives the same weights.
+    /// Seed of initial weights, order and samples: the same seed gives the same weights.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Replace weights that are there.
+    /// Replace existing weights.
     #[arg(long)]
     pub force: bool,
 }
 
-/// Operators that Habitat has a network for.
+/// Operators for which Habitat has a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum KindArg {
     /// Matrix products.
@@ -120,10 +120,10 @@ pub enum KindArg {
     Conv2d,
 }
 
-/// What to evaluate on.
+/// Measurements to evaluate on.
 #[derive(Debug, Subcommand)]
 pub enum EvaluateOn {
-    /// The table of docs/accuracy.md, as Markdown (minutes); with --models models for GPUs left out.
+    /// The table of docs/accuracy.md, as Markdown (minutes); with --models uses models without the GPU.
     Accuracy {
         /// Folder with neusight, profet and llm.
         data: PathBuf,
@@ -135,8 +135,8 @@ pub enum EvaluateOn {
     Ops {
         /// Folder of the tables, or a file that `habitat-tui collect` wrote.
         dir: PathBuf,
-        /// Evaluate the learned models also after so many operators of each table were measured
-        /// on the GPU: drawn at random, a few times over, and not evaluated themselves.
+        /// Also evaluate the learned models after measuring this many operators of each table on the GPU: drawn at
+        /// random, a few times, and not evaluated themselves.
         #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=200))]
         few: Vec<u32>,
     },
@@ -144,43 +144,41 @@ pub enum EvaluateOn {
     Steps {
         /// Folder of the profiles.
         dir: PathBuf,
-        /// Predict from the profiles of the same file names in this folder (or in folders of
-        /// it, one a GPU; it may be DIR itself), and evaluate the operations by kind as well.
+        /// Predict from the profiles of the same file names in this folder (or in its folders, one per GPU; it may be
+        /// DIR itself), and evaluate the operations by kind as well.
         #[arg(long, value_name = "FOLDER")]
         origin: Option<PathBuf>,
     },
-    /// Published steps (steps.jsonl.zst of models/lab/steps/trace.py), each by an efficiency model
-    /// that was fitted without its GPU, without its family of networks, and without both. With
-    /// --models, those in FP32 by operator models that saw no GPU of the same chip. With --seen, by
-    /// the shipped models, for steps that nothing was trained with.
+    /// Published steps (steps.jsonl.zst of models/lab/steps/trace.py), each by an efficiency model fitted without its
+    /// GPU, without its family of networks, and without both. With --models, steps in FP32 by operator models that saw
+    /// no GPU of the same chip. With --seen, by the shipped models, for steps outside the training data.
     Published {
         /// The file.
         file: PathBuf,
-        /// Steps that models/lab/steps/recorded.py packed (folder/GPU/*.habitat.json.zst), to fit to
-        /// and evaluate as well.
+        /// Steps that models/lab/steps/recorded.py packed (folder/GPU/*.habitat.json.zst), to fit to and evaluate as
+        /// well.
         #[arg(long, value_name = "DIR")]
         recorded: Option<PathBuf>,
     },
-    /// Steps of milabench at batches from 1 up and the memory that the driver showed (hosts.jsonl.zst of
+    /// Steps of milabench at batches from 1 up, and the memory that the driver reported (hosts.jsonl.zst of
     /// models/lab/steps/trace.py), by the shipped models.
     Hosts {
         /// The file.
         file: PathBuf,
     },
-    /// Linear layers in FP8 against BF16 by width, as published (fp8.csv.gz), from their sizes by the shipped models.
+    /// Linear layers in FP8 against BF16 by width (fp8.csv.gz, published), from their sizes by the shipped models.
     Fp8 {
         /// The file.
         file: PathBuf,
     },
-    /// Published training steps of language models on many GPUs (steps.csv.gz in DIR), from the
-    /// dimensions of the model alone.
+    /// Published training steps of language models on many GPUs (steps.csv.gz in DIR), from the dimensions of the
+    /// model.
     Llm {
         /// The folder.
         dir: PathBuf,
     },
-    /// Steps on several GPUs of one machine from the step on one (scaling.csv of
-    /// models/lab/steps/scaling.py), or on more machines from the step on fewer (machines.csv),
-    /// beside linear scaling.
+    /// Steps on several GPUs of one machine from the step on one (scaling.csv of models/lab/steps/scaling.py), or on
+    /// more machines from the step on fewer (machines.csv), beside linear scaling.
     Scaling {
         /// The file.
         file: PathBuf,
@@ -191,27 +189,27 @@ pub enum EvaluateOn {
         #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000))]
         files: u32,
     },
-    /// Plans with spot machines, run through traces of when spot machines were there.
+    /// Plans with spot machines, replayed on traces of spot availability.
     Spot {
         /// The traces, as run lengths: a CSV file of trace, `start_s`, `length_s` and nodes.
         file: PathBuf,
     },
-    /// Profiler traces named `gpu_workload.json…`: each workload that was recorded on two
-    /// GPUs, in both directions, by kind of operator.
+    /// Profiler traces named `gpu_workload.json…`: each workload that was recorded on two GPUs, in both directions, by
+    /// kind of operator.
     Traces {
         /// Folder of the traces.
         dir: PathBuf,
     },
-    /// Black boxes (operator kinds and total times on one GPU, tables of PROFET's form): each
-    /// network left out, or one folder evaluated by another.
+    /// Black boxes (operator kinds and total times on one GPU, tables in PROFET's format): each network left out, or
+    /// one folder evaluated by another.
     BlackBox(BlackBoxArgs),
-    /// Step times at several batch sizes, of PROFET's form (latencies.csv, anchor_*.csv): what
-    /// the two or three smallest of a series say of batches two and four times as large.
+    /// Step times at several batch sizes, in PROFET's format (latencies.csv, anchor_*.csv): batches two and four times
+    /// as large, predicted from the two or three smallest of a series.
     Batches {
         /// Folder of the tables.
         dir: PathBuf,
-        /// Also evaluate steps with their shapes scaled: profiles of measured steps at several
-        /// batch sizes (folder/GPU/*.habitat.json…).
+        /// Also evaluate steps with scaled shapes: profiles of measured steps at several batch sizes
+        /// (folder/GPU/*.habitat.json…).
         #[arg(long, value_name = "FOLDER")]
         steps: Option<PathBuf>,
     },
@@ -227,21 +225,21 @@ pub enum EvaluateOn {
         #[arg(long, value_name = "FOLDER")]
         recorded: Option<PathBuf>,
     },
-    /// Linear models of kernels, layers and steps (Li et al.): within a GPU, onto a GPU left
-    /// out, the faster of two GPUs, a queue of networks on two GPUs.
+    /// Linear models of kernels, layers and steps (Li et al.): within a GPU, on a GPU left out, the faster of two GPUs,
+    /// a queue of networks on two GPUs.
     #[command(name = "kernelwise")]
     KernelWise {
         /// Folder with ops/ (operator tables) and steps/ (profiles), or one of them.
         dir: PathBuf,
     },
-    /// Logs of runs: fitted on small batch sizes and few iterations, evaluated far beyond both,
-    /// on logs made with known noise and on those given.
+    /// Logs of runs: fitted on small batch sizes and few iterations, evaluated far beyond both, on synthetic logs with
+    /// known noise and on the given logs.
     Logs {
         /// CSV files with time, batch size and iterations.
         logs: Vec<PathBuf>,
     },
-    /// The case study of Li et al.: the step time over the memory bandwidth of a GPU, and where
-    /// more bandwidth stops paying off.
+    /// The case study of Li et al.: the step time over the memory bandwidth of a GPU, and the bandwidth beyond which
+    /// more does not pay off.
     Bandwidth {
         /// Profiles of steps.
         #[arg(required = true)]
@@ -257,16 +255,16 @@ pub enum EvaluateOn {
 /// Arguments of `evaluate black-box`.
 #[derive(Debug, Clone, Default, Args)]
 pub struct BlackBoxArgs {
-    /// Folder with anchor_*.csv (and latencies.csv for the interpolation), as PROFET's data.
+    /// Folder with anchor_*.csv (and latencies.csv for the interpolation), in the format of PROFET's data.
     #[arg(conflicts_with_all = ["train", "test"])]
     pub dir: Option<PathBuf>,
-    /// Fit on this folder, and evaluate on that of --test.
+    /// Fit on this folder, and evaluate on the folder of --test.
     #[arg(long, value_name = "DIR", requires = "test")]
     pub train: Option<PathBuf>,
     /// The folder to evaluate on.
     #[arg(long, value_name = "DIR", requires = "train")]
     pub test: Option<PathBuf>,
-    /// Also leave out whole families of networks (as the VGGs).
+    /// Also leave out whole families of networks (such as the VGGs).
     #[arg(long)]
     pub families: bool,
     /// Also leave out kinds of operators (as normalisation).

@@ -1,9 +1,9 @@
 //! `habitat-lab evaluate`: predictions against measurements.
 //!
-//! `ops`: operator tables. `steps`: whole recorded steps. `traces`: profiler traces of one
-//! workload on two GPUs. `methods`: every method on the same steps. `kernelwise`: linear
-//! models of kernels. `cases`: the orderings of Habitat's case studies. `bandwidth`: the curve of Li et al. Each gives
-//! tables that are printed for people or as JSON (`habitat-evaluation`, version 1).
+//! `ops`: operator tables. `steps`: whole recorded steps. `traces`: profiler traces of one workload on two GPUs.
+//! `methods`: every method on the same steps. `kernelwise`: linear models of kernels. `cases`: the orderings of
+//! Habitat's case studies. `bandwidth`: the curve of Li et al. Each prints tables as text or as JSON
+//! (`habitat-evaluation`, version 1).
 
 mod accuracy;
 mod bandwidth;
@@ -65,7 +65,7 @@ pub(crate) fn run(args: &EvaluateArgs, out: &mut dyn Write) -> Result<u8, CliErr
     let Some(on) = &args.on else {
         let data = args.data.as_deref().ok_or_else(|| {
             CliError::Refused(
-                "missing: what to evaluate, one of ops, steps, traces, methods, kernelwise or cases; or --data DIR for all of them".to_owned(),
+                "nothing to evaluate: give one of ops, steps, traces, methods, kernelwise or cases; or --data DIR for all of them".to_owned(),
             )
         })?;
         return tally::print(&all(data, &catalog, &models()?)?, args.json, out);

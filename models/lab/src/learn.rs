@@ -1,8 +1,6 @@
-//! Training of the networks that [`habitat_tui::predict`] uses, and of those they are
-//! compared with.
+//! Training of the networks in [`habitat_tui::predict`], and of those they are compared with.
 //!
-//! Values in, values out: rows of features with measured times become weights. Files, the
-//! clock and the progress bar are the caller's.
+//! Turns rows of features with measured times into weights. The caller handles files, the clock and the progress bar.
 
 pub mod black_box;
 pub mod data;

@@ -19,7 +19,7 @@ use std::io::Write;
 use args::{Command, Lab};
 use habitat_tui::cli::CliError;
 
-/// Runs what was typed; the exit code.
+/// Runs the parsed command; returns the exit code.
 ///
 /// # Errors
 /// [`CliError`] with the file, the place, the value and the remedy.

@@ -10,7 +10,7 @@ use habitat_tui::predict::learned::Models;
 use habitat_tui::store::{self, Limit, StoreError, WEIGHTS};
 use habitat_tui::units::GpuSlug;
 
-/// For every GPU the models that did not see it, else those that saw everything.
+/// For every GPU the models that did not see it, else the models that saw everything.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ModelsByGpu {
     pub(crate) shipped: Option<Arc<Models>>,
@@ -18,10 +18,10 @@ pub(crate) struct ModelsByGpu {
 }
 
 impl ModelsByGpu {
-    /// The models in a folder that training wrote, without its efficiency model, which saw all GPUs.
+    /// Opens the models in a folder that training wrote, except its efficiency model, which saw all GPUs.
     ///
     /// # Errors
-    /// [`CliError`] where a file cannot be read or holds no weights.
+    /// [`CliError`] if a file cannot be read or holds no weights.
     pub(crate) fn open(dir: &Path) -> Result<Self, CliError> {
         let mut models = Self { shipped: read(&dir.join(WEIGHTS))?, without: BTreeMap::new() };
         let folder = dir.join("without");
@@ -38,7 +38,7 @@ impl ModelsByGpu {
         Ok(models)
     }
 
-    /// What is to be said of a table of errors of these models.
+    /// Note for a table of errors of these models.
     pub(crate) fn protocol(&self) -> String {
         let names: Vec<&str> = self.without.keys().map(GpuSlug::as_str).collect();
         match (&self.shipped, names.is_empty()) {
@@ -57,8 +57,8 @@ impl ModelsByGpu {
     }
 }
 
-/// The models by GPU for published steps: those that saw no GPU of the same chip (capability and
-/// multiprocessors), else the shipped ones.
+/// The models by GPU for published steps: those that saw no GPU of the same chip (capability and multiprocessors), else
+/// the shipped ones.
 pub(crate) fn without_chip<'a>(models: &'a ModelsByGpu, gpu: &GpuSpec, catalog: &Catalog) -> Option<&'a Models> {
     let chip = |gpu: &GpuSpec| (gpu.compute_capability, gpu.sm_count);
     let is_alike = |slug: &&GpuSlug| catalog.get(slug).is_some_and(|other| chip(other) == chip(gpu));

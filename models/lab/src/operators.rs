@@ -22,22 +22,21 @@ use crate::learn::data::{Dataset, Sample, Session};
 use crate::learn::train::{Ensembles, Trained, calibrate, ensembles, fold_name};
 use crate::models::ModelsByGpu;
 
-/// Rows of a foreign framework below this many microseconds are mostly its own overhead.
+/// Rows of other frameworks shorter than this are mostly overhead; microseconds.
 const SHORTEST_FOREIGN_US: f64 = 2000.0;
-/// What the weights are made from, under the data folder.
+/// Training data, under the data folder.
 pub(crate) const FOLDERS: [&str; 3] = ["neusight/ops", "mlpredict", "neusight/steps"];
 
-/// What was read, and what it can be told by.
+/// The training data and its hashes.
 pub(crate) struct Data {
     pub(crate) set: Dataset,
     /// Files with the hashes of their contents.
     pub(crate) files: Vec<(String, String)>,
-    /// Of all files.
+    /// Hash of all files.
     pub(crate) hash: String,
 }
 
-/// Reads a folder laid out as `neusight/ops`, `neusight/steps`, `mlpredict`, and what
-/// `habitat-tui collect` wrote.
+/// Reads a folder with `neusight/ops`, `neusight/steps` and `mlpredict`, and output of `habitat-tui collect`.
 pub(crate) fn read(dir: &Path, collected: &[PathBuf], catalog: &Catalog) -> Result<Data, CliError> {
     let (mut samples, mut files) = (Vec::new(), Vec::new());
     let mut note = |path: &Path| -> Result<(), CliError> {
@@ -173,8 +172,7 @@ fn part(path: &Path, hash: &str, seed: u64) -> Result<Option<Ensembles>, CliErro
     Ok(Some(models.ensembles().clone()))
 }
 
-/// Writes the weights, those without each GPU in `without/`, and takes away what was kept
-/// for going on.
+/// Writes the weights, those without each GPU in `without/`, and deletes the finished parts.
 pub(crate) fn finish(data: &Data, trained: &Trained, out: &Path, seed: u64) -> Result<u64, CliError> {
     let without = out.join("without");
     std::fs::create_dir_all(&without).map_err(|source| StoreError::Write { path: without.clone(), source })?;
@@ -194,7 +192,7 @@ pub(crate) fn finish(data: &Data, trained: &Trained, out: &Path, seed: u64) -> R
     Ok(size)
 }
 
-/// Models of a folder of data, trained for the occasion.
+/// Models trained on a folder of data, for this evaluation.
 pub(crate) fn trained(dir: &Path, catalog: &Catalog) -> Result<ModelsByGpu, CliError> {
     let data = read(dir, &[], catalog)?;
     let place = tempfile::tempdir()?;

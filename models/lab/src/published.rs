@@ -1,5 +1,5 @@
-//! Published training and inference steps with the operators of each (`models/lab/steps/trace.py`
-//! writes them), and steps that were recorded operation by operation (`models/lab/steps/recorded.py`).
+//! Published training and inference steps with their operators (written by `models/lab/steps/trace.py`), and steps
+//! recorded operation by operation (`models/lab/steps/recorded.py`).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -21,45 +21,45 @@ use habitat_tui::store::{self, Limit, StoreError};
 use habitat_tui::units::{Bytes, GpuSlug, Micros};
 use serde::Deserialize;
 
-/// What stands in place of a compiler for an operator that was measured alone.
+/// Name of the compiler for an operator that was measured alone.
 const ONE_OPERATOR: &str = "one operator";
-/// Beginnings of the names of other frameworks than `PyTorch`.
+/// Prefixes of the names of frameworks other than `PyTorch`.
 const OTHER_FRAMEWORKS: [&str; 2] = ["TensorFlow", "MxNet"];
-/// By what the rates at a locked clock are above those of the rules: a data-centre GPU at its boost is taken to sustain
-/// less of its peak in products, as its power limit lowers the clock, than one that keeps its clock. Which share such a
-/// one keeps was not measured: that of boards whose products are cut to half stands in, for all arithmetic.
+/// Factor on rates at a locked clock: data-centre GPUs are assumed to sustain a smaller share of their peak in
+/// products, because the power limit lowers their clock. The share at a locked clock was not measured; for all
+/// arithmetic this uses that of boards whose matrix rate is halved.
 const UNLOCKED: f64 = CUT_MATRIX_SHARE / TYPICAL_MATRIX_SHARE;
-/// Software whose libraries do in channels-last order what they have no kernels for in other ways than today's: with it,
-/// steps of `RegNetX` on an RTX 3090 take 3.5 times as long in that order as in the other, those of `ConvMixer` 2.4 times;
-/// with PyTorch 2.11 on an H100 they take 1.0 and 0.4 times as long.
+/// Software whose libraries lack kernels for channels-last order that today's have: with it, steps of `RegNetX` on an
+/// RTX 3090 take 3.5 times as long in that order as in the other, those of `ConvMixer` 2.4 times; with PyTorch 2.11 on
+/// an H100 they take 1.0 and 0.4 times as long.
 const BEFORE_KERNELS: &str = "pt1.12";
-/// How many groups they have kernels for at least: on that RTX 3090 all eight networks with fewer groups of 8, 16 or 32
+/// Fewest groups for which they have kernels: on that RTX 3090 all eight networks with fewer groups of 8, 16 or 32
 /// channels take 0.9 to 2.4 times as long in that order as in the other, those with 32 to 50 groups 0.7 to 1.0 times.
 const LEAST_GROUPS: f64 = 32.0;
-/// What stands between a framework's release and that of a driver.
+/// Separates a framework's release from that of a driver.
 const DRIVER: &str = " driver ";
-/// The source of steps that were recorded.
+/// Source of recorded steps.
 const RECORDED: &str = "recorded";
-/// The source of operators that `habitat-tui collect` timed, and their file in a GPU's folder.
+/// Source of operators that `habitat-tui collect` timed, and their file in a GPU's folder.
 const COLLECTED: &str = "collected";
 const COLLECTION: &str = "operators";
-/// The share of a recorded step that the GPU is busy for, from which on it tells how fast the GPU is.
+/// Share of a recorded step with a busy GPU from which on the step shows the GPU's speed.
 const DEVICE_BOUND: f64 = 0.9;
-/// The share of a recorded step that operations of a kind take at least, to count.
+/// Least share of a recorded step for operations of a kind to count.
 const LEAST_PART: f64 = 0.01;
-/// Beginnings of the names of language models.
+/// Prefixes of the names of language models.
 const LANGUAGE: [&str; 3] = ["bert", "gpt", "llama"];
 /// Bytes of a MiB.
 const MIB: f64 = 1_048_576.0;
 /// The name of the file in a folder of data.
 pub const FILE: &str = "steps.jsonl.zst";
 
-/// What was timed.
+/// The measured unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
     /// A step.
     Step,
-    /// A step by another framework than `PyTorch`, whose operators it is predicted from: other ones ran.
+    /// A step by another framework than `PyTorch`, predicted from `PyTorch`'s operators: different ones ran.
     Elsewhere,
     /// All operations of a kind in a recorded step: their kernels alone.
     Part,
@@ -69,59 +69,59 @@ pub enum Extent {
     Collected,
 }
 
-/// A step that somebody measured and published.
+/// A measured and published step.
 #[derive(Debug, Clone)]
 pub struct PublishedStep {
     /// The network.
     pub network: String,
     /// Networks of one design.
     pub family: String,
-    /// Where it was published.
+    /// Its publication.
     pub source: String,
-    /// What it ran on.
+    /// The GPU that it ran on.
     pub gpu: GpuSlug,
-    /// The clock that the GPU was locked to, in times of its boost.
+    /// Locked clock, as a share of the boost clock.
     pub locked: Option<f64>,
-    /// The framework and its release, where it is named; recorded steps were all run by the same.
+    /// The framework and its release, if known; all recorded steps ran with the same.
     pub software: String,
     /// Whether operators were compiled or fused beyond PyTorch's own.
     pub is_compiled: bool,
-    /// What was timed.
+    /// The measured unit.
     pub extent: Extent,
-    /// Whether figures are exact (A), or something beside the GPU's work may count (B).
+    /// Whether figures are exact (A), or work outside the GPU may count (B).
     pub is_exact: bool,
-    /// How long it took.
+    /// Measured time.
     pub time: Micros,
-    /// Memory that the driver showed.
+    /// Memory that the driver reported.
     pub memory: Option<Bytes>,
-    /// What it ran; no times.
+    /// Its operations, without times.
     pub profile: Profile,
 }
 
-/// What an operation is, with its pass and the order of its images.
+/// Name of an operation, with its pass and its memory order.
 fn what(operation: &Operation) -> String {
     let order = if is_channels_last(&operation.attributes) { ", channels last" } else { "" };
     format!("{} {}{order}", name::label(&operation.name), operation.phase.name())
 }
 
 impl PublishedStep {
-    /// What its first operation is.
+    /// Name of its first operation.
     pub fn what(&self) -> String {
         self.profile.operations.first().map_or_else(String::new, what)
     }
 
-    /// Whether it is a whole one, by whatever framework.
+    /// Whether it is a whole step, by any framework.
     pub const fn is_step(&self) -> bool {
         matches!(self.extent, Extent::Step | Extent::Elsewhere)
     }
 
-    /// Whether it ran by the same release of a framework as another step. Between releases steps change too, by more than
-    /// between some GPUs.
+    /// Whether it ran with the same framework release as another step. Steps differ more between releases than between
+    /// some GPUs.
     pub fn ran_alike(&self, other: &Self) -> bool {
         self.software == other.software && self.is_compiled == other.is_compiled
     }
 
-    /// The catalog with the GPU as the step ran on it.
+    /// The catalog, with the GPU's clock as in the step.
     pub fn catalog<'a>(&self, catalog: &'a Catalog) -> Cow<'a, Catalog> {
         let Some((gpu, times)) = catalog.get(&self.gpu).zip(self.locked) else { return Cow::Borrowed(catalog) };
         let locked = gpu.hypothetical(gpu.slug.clone(), &Changes::of(Figure::Clock, (times * UNLOCKED).min(1.0)));
@@ -157,7 +157,7 @@ struct Measured {
 /// The steps of a file on GPUs of the catalog.
 ///
 /// # Errors
-/// Where the file cannot be read, naming the case.
+/// If the file cannot be read, with the case.
 pub fn read(path: &Path, catalog: &Catalog) -> Result<Vec<PublishedStep>, CliError> {
     let text = store::read_text(path, Limit::WEIGHTS)?;
     let mut steps = Vec::new();
@@ -208,10 +208,10 @@ pub fn read(path: &Path, catalog: &Catalog) -> Result<Vec<PublishedStep>, CliErr
     Ok(steps)
 }
 
-/// The steps of a file, and those of a folder of recorded ones.
+/// The steps of a file, and those of a folder of recordings.
 ///
 /// # Errors
-/// Where one cannot be read, naming it.
+/// If one cannot be read, with its name.
 pub fn read_all(file: &Path, recorded: Option<&Path>, catalog: &Catalog) -> Result<Vec<PublishedStep>, CliError> {
     let mut steps = read(file, catalog)?;
     if let Some(folder) = recorded {
@@ -236,7 +236,7 @@ pub fn read_all(file: &Path, recorded: Option<&Path>, catalog: &Catalog) -> Resu
     Ok(steps)
 }
 
-/// Collected operators; those of a kind are a network.
+/// Collected operators; those of a kind count as a network.
 fn of_collection(collected: Collected) -> Result<Vec<PublishedStep>, ProfileError> {
     let rows = collected.rows.into_iter().map(|(_, row)| row).chain(collected.others);
     let step = |row: Row| {
@@ -251,7 +251,7 @@ fn of_collection(collected: Collected) -> Result<Vec<PublishedStep>, ProfileErro
             precision: precision.or(match &operation.dtype {
                 Some(DType::Bfloat16) => Some(Precision::Bf16),
                 Some(DType::Float16) => Some(Precision::Fp16),
-                // It turns TF32 off.
+                // collect turns TF32 off.
                 _ => Some(Precision::Fp32Strict),
             }),
             parameter_count: None,
@@ -275,16 +275,16 @@ fn of_collection(collected: Collected) -> Result<Vec<PublishedStep>, ProfileErro
     rows.map(step).collect()
 }
 
-/// The name of a recorded case, which is `NETWORK-PRECISION-LAYOUT-bBATCH`, without the precision: the same step in another
-/// precision or on another GPU has the same.
+/// The name of a recorded case, `NETWORK-PRECISION-LAYOUT-bBATCH`, without the precision: equal for the same step in
+/// another precision or on another GPU.
 fn without_precision(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let parts: Vec<&str> = name.split('.').next().unwrap_or_default().split('-').collect();
     parts.iter().enumerate().filter(|(at, _)| *at != 1).map(|(_, part)| *part).collect::<Vec<_>>().join("-")
 }
 
-/// The family of a network that was recorded: that of the published networks, where it is one of them or its name begins
-/// as a family does; else the letters that its name begins with.
+/// Family of a recorded network: that of the published network of this name or prefix; else the first letters of the
+/// name.
 fn family(network: &str, families: &BTreeMap<String, String>) -> String {
     let alike = || families.values().filter(|family| network.starts_with(*family)).max_by_key(|family| family.len());
     if let Some(known) = families.get(network).or_else(alike) {
@@ -295,7 +295,7 @@ fn family(network: &str, families: &BTreeMap<String, String>) -> String {
     if is_language { "transformer" } else { own() }.to_owned()
 }
 
-/// A recorded step as a whole, where the GPU did not wait, and its operations by kind.
+/// A recorded step as a whole, if the GPU did not wait, and its operations by kind.
 fn of_recording(
     profile: &Profile,
     network: &str,
@@ -337,7 +337,7 @@ fn of_recording(
     {
         found.push(of(duration, profile.operations.iter().map(bare).collect(), Extent::Step));
     }
-    // Kernels of recurrent layers run beside each other, and what a compiler has fused is told by nothing.
+    // Kernels of recurrent layers run concurrently, and the sizes of compiled kernels are unknown.
     let parts = kinds
         .into_values()
         .filter(|(time, operations)| *time > LEAST_PART * all && !is_compiled && !is_recurrent(operations));
@@ -345,8 +345,8 @@ fn of_recording(
     Ok(found)
 }
 
-/// A precision as the tables name it. No step in FP32 ran on a GPU with TF32; those in TF32 have it throughout:
-/// NVIDIA's containers turn it on for matrix products as well, as PyTorch did before 1.12.
+/// Parses a precision of the tables. No step in FP32 ran on a GPU with TF32; those in TF32 use it throughout: NVIDIA's
+/// containers enable it for matrix products as well, as PyTorch did before 1.12.
 fn precision(name: &str) -> Option<Precision> {
     Some(match name {
         "fp32" => Precision::Fp32,
@@ -360,8 +360,8 @@ fn precision(name: &str) -> Option<Precision> {
     })
 }
 
-/// Whether it has convolutions that software before cuDNN 9 did by other means in channels-last order than today's: in
-/// few groups, in groups of a width, or depthwise with a filter, that no library has kernels for.
+/// Whether it has convolutions that software before cuDNN 9 had no channels-last kernels for: with few groups, groups
+/// of unusual width, or large depthwise filters.
 fn lacks_kernels(profile: &Profile) -> bool {
     profile.operations.iter().any(|operation| match Op::of(operation).sizes {
         Some(Sizes::Convolution(of)) if of.groups > 1.0 => {
@@ -391,8 +391,8 @@ mod tests {
     use super::*;
     use habitat_tui::store::bundled;
 
-    /// A step of a relu of 30 µs and two products of 35 in 100 or 200 µs: as a whole only where the GPU did not wait,
-    /// and by kind without launches of the host.
+    /// A step of a relu of 30 µs and two products of 35 in 100 or 200 µs: counts as a whole only if the GPU did not
+    /// wait, and by kind without launches of the host.
     #[test]
     fn a_recording_is_a_step_and_its_parts() {
         let of = |step_us: f64| {
@@ -422,7 +422,7 @@ mod tests {
         assert_eq!(without_precision(Path::new("x/bert-bf16-nchw-b4.habitat.json.zst")), "bert-nchw-b4");
     }
 
-    /// A network is left out together with those of its design, recorded or published.
+    /// A network is left out together with other networks of its design, recorded or published.
     #[test]
     fn a_design_is_told_by_names() {
         let known = [
@@ -439,7 +439,7 @@ mod tests {
         assert_eq!(found, ["convnext", "convnext", "vit", "deit3", "inception", "transformer", "moe"]);
     }
 
-    /// Steps of a relu on an H200, with more of what was noted of each.
+    /// Steps of a relu on an H200, with additional notes.
     fn published<const N: usize>(noted: [&str; N], catalog: &Catalog) -> Vec<PublishedStep> {
         let measured = noted.map(|noted| {
             format!(
@@ -461,7 +461,7 @@ mod tests {
         read(&path, catalog).unwrap()
     }
 
-    /// Releases of a framework are told apart, those of a driver are not.
+    /// Compares releases of a framework, but not of a driver.
     #[test]
     fn steps_that_ran_alike_are_told() {
         let noted = [
@@ -474,7 +474,7 @@ mod tests {
         assert!(!old.ran_alike(&PublishedStep { is_compiled: true, ..old.clone() }));
     }
 
-    /// What another framework ran is not what is traced: it is told apart.
+    /// Steps of other frameworks ran other operators than the traced ones.
     #[test]
     fn steps_of_other_frameworks_are_told() {
         let noted = ["PyTorch, container 22.11", "TensorFlow2, container 22.11", "MxNet, container 22.10", "pt2.4"];
@@ -485,7 +485,7 @@ mod tests {
         assert!(found.iter().all(PublishedStep::is_step));
     }
 
-    /// Before cuDNN 9 kernels were for 32 groups or more of 4, 8, 16 or 32 channels.
+    /// Before cuDNN 9 there were kernels for 32 groups or more of 4, 8, 16 or 32 channels.
     #[test]
     fn convolutions_without_kernels_are_told() {
         let lacks = |groups: u64, width: u64, size: u64| {
@@ -500,14 +500,14 @@ mod tests {
         };
         assert_eq!([(32, 4), (50, 8), (40, 32)].map(|(groups, width)| lacks(groups, width, 3)), [false; 3]);
         assert_eq!([(18, 16), (32, 24), (7, 8)].map(|(groups, width)| lacks(groups, width, 3)), [true; 3]);
-        // One is no group; depthwise filters of up to 7 have kernels.
+        // One group is not a grouped convolution; depthwise filters of up to 7 have kernels.
         assert_eq!(
             [(1, 64, 3), (16, 1, 7), (16, 1, 9)].map(|(groups, width, size)| lacks(groups, width, size)),
             [false, false, true]
         );
     }
 
-    /// A clock that was locked counts, with the arithmetic, and is kept; bandwidth and other steps do not change.
+    /// A locked clock scales arithmetic; bandwidth and other steps do not change.
     #[test]
     fn a_locked_clock_is_that_of_the_step() {
         let catalog = Catalog::new(bundled::gpus());
@@ -515,7 +515,7 @@ mod tests {
         let real = catalog.get(&locked.gpu).unwrap();
         let ran_on = locked.catalog(&catalog);
         let ran_on = ran_on.get(&locked.gpu).unwrap();
-        // 92 % of the peak is kept at a locked clock, where 80 % is taken to be sustained without.
+        // A locked clock keeps 92 % of the peak; without a lock we assume 80 %.
         let times = real.boost_clock.get() / 990.0 / 1.15;
         let rate = |gpu: &habitat_tui::catalog::GpuSpec| gpu.fastest_published("bf16").unwrap();
         assert!((rate(real) / rate(ran_on) - times).abs() < 1e-9, "{}", rate(real) / rate(ran_on));

@@ -6,7 +6,7 @@ use habitat_tui::cli::CliError;
 use habitat_tui::predict::efficiency::{Efficiency, Id, Side, Term};
 use habitat_tui::store::bundled;
 
-/// Prints each term with its prior and its shipped value by side, under the reason for its prior.
+/// Prints each term with its prior and its shipped value, under the reason for its prior.
 pub(crate) fn run(out: &mut dyn Write) -> Result<u8, CliError> {
     let model = bundled::efficiency();
     writeln!(out, "Natural logarithms of time factors: mean ± standard deviation before any step → shipped value.")?;

@@ -1,6 +1,6 @@
 //! `habitat-lab train`: the operator models, Habitat's networks or the black-box model.
 //!
-//! Each writes weights and a card that says what they were made from and what they err by.
+//! Each writes weights and a card with their training data and errors.
 
 mod amd;
 mod black_box;

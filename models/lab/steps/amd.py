@@ -1,8 +1,8 @@
-"""Operators on AMD GPUs that others measured alone (README of the tables `ops.csv.gz` and `conv.csv.gz`), as steps of one
-operation: products by rocBLAS, hipBLASLt and CK, convolutions by MIOpen, attention by CK and AOTriton, and PyTorch's
-kernels for norms, softmax and elementwise arithmetic. A sample, the same each time.
+"""Operators on AMD GPUs, measured alone by others (README of the tables `ops.csv.gz` and `conv.csv.gz`), as
+steps of one operation: products by rocBLAS, hipBLASLt and CK, convolutions by MIOpen, attention by CK and
+AOTriton, and PyTorch's kernels for norms, softmax and elementwise arithmetic. A sample, the same each time.
 
-Libraries that were tuned for a shape are faster than PyTorch as it comes; such rows are marked.
+Libraries that were tuned for a shape are faster than PyTorch's default; such rows are marked.
 """
 
 import ast
@@ -16,9 +16,9 @@ PRECISIONS = {"bf16": "bf16", "fp16": "fp16_tensor", "fp32": "fp32", "fp8": "fp8
 operators.PRECISIONS["fp32"] = "fp32", "float32"
 # Most rows of a cell (kind, GPU, type, pass, source).
 MOST = 30
-# Products with fewer rows are those of generation. A shorter time is mostly its launch.
+# Products with fewer rows are from token generation. A shorter time is mostly its launch.
 FEWEST_ROWS, LEAST_FLOPS, SHORTEST_US = 128, 5e9, 40.0
-# PyTorch's kernels in TraceLens' traces, by the name that their operators have here.
+# PyTorch's kernels in TraceLens' traces, with the names of their operators here.
 STREAMS = {
     "aten::add": "aten.add.Tensor", "aten::mul": "aten.mul.Tensor", "aten::add_": "aten.add_.Tensor",
     "aten::gelu": "aten.gelu.default", "aten::silu": "aten.silu.default", "aten::_softmax": "aten._softmax.default",
@@ -68,7 +68,7 @@ def stream(row):
 
 
 def made(row):
-    """The operator of a row and its kind; `None` if it is not one that steps of training have."""
+    """The operator of a row and its kind; `None` if training steps do not have such an operator."""
     if row["kind"] in ("gemm", "batched_gemm") and row["m"] and float(row["m"]) >= FEWEST_ROWS:
         whole = {key: row[key] for key in ("layout",)} | {key: int(float(row[key])) for key in "mnk"}
         whole["b"] = int(float(row["batch"] or 1))
@@ -97,7 +97,7 @@ def cases(ops, conv):
     cells = collections.defaultdict(list)
     for row in ops:
         usable = row["gpu"] in GPUS and row["dtype"] in PRECISIONS and row["time_us"]
-        # Before their fix, some of PyTorch's first kernels took four times as long; C elsewhere is an assumption.
+        # Some of PyTorch's first kernels took four times as long before a fix; C elsewhere is an assumption.
         is_old = row["quality"] == "C" and "flash-attention/pu" not in row["source"]
         if not usable or is_old or float(row["time_us"]) < SHORTEST_US:
             continue

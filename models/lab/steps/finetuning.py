@@ -1,18 +1,20 @@
-"""Fine-tuning of Llama in BF16 on one GPU, as the READMEs of torchtune on PyPI have it (BSD-3-Clause): those of 0.6.1
-for Llama 3.2 3B on an A100, each row with something more than the one before it, and for Llama 3.1 8B on an RTX 4090;
-that of 0.3.0 for Llama 2 7B on an RTX 4090. Sequences are packed; LoRA and QLoRA as the recipes of their single device.
+"""Fine-tuning of Llama in BF16 on one GPU, from the READMEs of torchtune on PyPI (BSD-3-Clause): 0.6.1 for
+Llama 3.2 3B on an A100, each row with one more feature than the row before, and for Llama 3.1 8B on an RTX
+4090; 0.3.0 for Llama 2 7B on an RTX 4090. Sequences are packed; LoRA and QLoRA follow the single-device
+recipes.
 
-Models are never trained with these steps. Left out are padded batches, whose lengths are not told; optimizers of other
-libraries, in 8 bits or on the host; and an "A6000", whose rows need more than the peak of an RTX A6000. LoRA and QLoRA
-on the A100 move activations to the host too, which costs 0.1 % by the row that adds it; their peaks are without them.
-The peaks of 0.3.0 are of something else, as they are 2 to 5 GB larger than a step of today has.
+Models are never trained on these steps. Left out are padded batches of unknown length; optimizers of other
+libraries, in 8 bits or on the host; and an "A6000", whose rows need more than the peak of an RTX A6000. LoRA
+and QLoRA on the A100 also move activations to the host, which costs 0.1 % according to the row that adds it;
+their peaks do not include it. The peaks of 0.3.0 measure something else: they are 2 to 5 GB above a step of
+today.
 """
 
 import torch
 
 A100, RTX_4090 = "a100-sxm4-80gb", "rtx-4090"
 COMPILED = ("compile", "chunks", "checkpoints")
-# GPU, model, batch, length, tokens a second, peak memory in GiB, and what is on.
+# GPU, model, batch, length, tokens per second, peak memory in GiB, and enabled features.
 ROWS = {
     "llama-3.2-3b-eager": (A100, "llama3_2_3b", 2, 4096, 7075, 60.0, ()),
     "llama-3.2-3b-compiled": (A100, "llama3_2_3b", 2, 4096, 8998, 51.0, COMPILED[:1]),
@@ -25,7 +27,7 @@ ROWS = {
     "llama-2-7b-lora-eager": (RTX_4090, "lora_llama2_7b", 4, 2048, 2582, None, ("checkpoints",)),
     "llama-2-7b-qlora": (RTX_4090, "qlora_llama2_7b", 4, 2048, 3155, None, ("compile", "checkpoints")),
 }
-# What LoRA is put on, and its rank: those of the recipes.
+# Modules with LoRA, and its rank, as in the recipes.
 LORA = {
     "llama3_2_3b": (["q_proj", "v_proj", "output_proj"], True, 64),
     "llama3_1_8b": (["q_proj", "v_proj", "output_proj"], True, 8),
@@ -48,7 +50,7 @@ def model(name):
 
 
 def finetune(name, batch, length, parts):
-    """One step as the recipes full_finetune_single_device and lora_finetune_single_device make it."""
+    """One step of the recipes full_finetune_single_device and lora_finetune_single_device."""
     from torchtune.modules import TransformerSelfAttentionLayer
     from torchtune.modules.loss import CEWithChunkedOutputLoss
     from torchtune.training import set_activation_checkpointing
@@ -101,7 +103,7 @@ def cases():
             "source": "torchtune",
             "software": "torchtune",
             "compiled": "torch.compile" if "compile" in parts else "",
-            # Which A100 is not told; 60 GiB were used.
+            # The source does not name the A100; 60 GiB were used.
             "quality": "B",
         }
         for name, (gpu, model, batch, length, tokens_a_second, _, parts) in ROWS.items()
@@ -109,7 +111,7 @@ def cases():
 
 
 def peaks(traced):
-    """Computed and measured peak memory in lines, from the op lists by case."""
+    """Computed and measured peak memory, a line per case, from the op lists."""
     for name, (_, _, _, _, _, measured, _) in ROWS.items():
         computed = sum(traced[name]["info"]["memory"]["kinds"].values()) / 2**30
         if measured:

@@ -1,8 +1,9 @@
-"""Steps of milabench on one GPU at batches from 1 up, with the memory that the driver showed: rows of
+"""Steps of milabench on one GPU at batches from 1 up, with the memory that the driver reported: rows of
 mila-iqia/milabench `config/scaling` (MIT), run with PyTorch 2.5 and 2.6, by the recipes of `milabench.py`.
 
-No model is trained with this file, but AMD's terms learned from the same runs on the MI325X (`milabench.py`), and the assumed
-pace of the host and the memory beside tensors rest on these runs too. `habitat-lab evaluate hosts` predicts them.
+No model is trained on this file. But AMD's terms were learned from the same runs on the MI325X
+(`milabench.py`), and the assumed pace of the host and the memory beside tensors come from these runs too.
+`habitat-lab evaluate hosts` predicts them.
 """
 
 import functools
@@ -11,10 +12,11 @@ import torch
 
 from milabench import NETWORKS, PRECISIONS, SIDES, layout, masked_words, pictures
 
-# Shows another memory than its steps': one pass in FP32 over pictures of 244 × 244, kept for its gradients, is within 0.1 GB
-# of it at every batch on the H100 and the L40S (8 to 85 GB), if 1.5 and 1.2 GB are the process's. Steps need half of it.
+# Reports other memory than that of its steps: one FP32 pass over images of 244 × 244 that keeps its gradients
+# is within 0.1 GB of it at every batch on the H100 and the L40S (8 to 85 GB), with 1.5 and 1.2 GB for the
+# process. Steps need half of it.
 BEFORE_STEPS = ("resnet50-noio",)
-# Here BERT and Lightning's ResNet-152 have the usual Adam.
+# Here BERT and Lightning's ResNet-152 use plain Adam.
 BUILDS = {
     "bert-base": functools.partial(masked_words, optimizer=torch.optim.Adam),
     "resnet152": functools.partial(pictures, "resnet152", optimizer=torch.optim.Adam),

@@ -1,12 +1,12 @@
-"""Parts of language models that the authors of Liger Kernel measured as PyTorch runs them: losses over large
-vocabularies, norms, feed-forward layers, rotary embeddings (benchmark/data in the source archive of liger-kernel 0.8.5
-on PyPI, BSD-2-Clause; its earlier versions say how the earlier rows were measured). Medians of
-triton.testing.do_bench, which empties the cache of the GPU.
+"""Parts of language models as PyTorch runs them, measured by the authors of Liger Kernel: losses over large
+vocabularies, norms, feed-forward layers, rotary embeddings (benchmark/data in the source archive of
+liger-kernel 0.8.5 on PyPI, BSD-2-Clause; its earlier versions show how the earlier rows were measured). Medians
+of triton.testing.do_bench, which clears the GPU's cache.
 
-Each is traced as a step of its own, forward alone or forward and backward. A part is its forward pass and the tensors
-whose gradients are dropped before each pass; all others add up. No model is trained with them,
-though two priors of the efficiency model are from a few. Left out are
-Liger's own kernels, and what is so short that it says more of the host than of the GPU.
+Each is traced as a separate step, forward only or forward and backward. A part is its forward pass and the
+tensors whose gradients are dropped before each pass; other gradients accumulate. No model is trained on them,
+but two priors of the efficiency model come from a few. Left out are Liger's own kernels, and parts so short
+that they measure the host rather than the GPU.
 """
 
 import csv
@@ -26,13 +26,13 @@ GPUS = {
 }
 PRECISIONS = {torch.float32: "fp32", torch.bfloat16: "bf16-pure"}
 EAGER = ("huggingface", "torch")
-# Vocabularies of the models that rows name.
+# Vocabularies of the models in the rows.
 VOCABULARIES = {
     "llama_2_7b": 32000, "llama_3_8b": 128256, "qwen2.5_7b": 152064, "qwen2.5_14b": 152064, "qwen2.5_72b": 152064,
     "deepseek_v2_lite": 102400, "deepseek_v3": 129280,
 }  # fmt: skip
-# Parts whose gradient of the result was made once before rows had a "bsz"; others make a random one in each pass, or
-# sum up.
+# Parts that create the gradient of the result once, before rows had a "bsz"; others create a random one in each
+# pass, or sum up.
 GIVEN = ("layer_norm", "rms_norm", "rope", "group_norm", "fused_add_rms_norm", "softmax")
 SUMMED = ("megatron_rms_norm", "megatron_swiglu")
 HEADS, LATER_HEADS = ("num_q_heads", "num_kv_heads"), ("num_attention_heads", "num_key_value_heads")
@@ -48,7 +48,7 @@ def tokens(many, vocabulary):
 
 
 class RmsNorm(torch.nn.Module):
-    """As models of transformers have it, with a weight in FP32."""
+    """The variant in models of transformers, with a weight in FP32."""
 
     def __init__(self, size):
         super().__init__()
@@ -67,7 +67,7 @@ class AddRmsNorm(RmsNorm):
 
 
 def rows(x, c, default):
-    """Tokens and vocabulary of a loss, of which `x` is either."""
+    """Tokens and vocabulary of a loss; `x` is one of them."""
     if x in VOCABULARIES:
         return c["bsz"] * c["seq_len"], VOCABULARIES[x]
     return (int(x), c["vocab_size"]) if "vocab_size" in c else (c.get("B", default) * c["T"], int(x))
@@ -76,7 +76,7 @@ def rows(x, c, default):
 def cross_entropy(x, c):
     many, vocabulary = rows(x, c, 8)
     logits, wanted = leaf(many, vocabulary), tokens(many, vocabulary)
-    # The rows of tokens and vocabulary are of later versions, which drop the gradient.
+    # Rows with both tokens and vocabulary are from later versions, which drop the gradient.
     return lambda: F.cross_entropy(logits, wanted), [logits] if "bsz" in c else []
 
 
@@ -87,7 +87,7 @@ def kl_div(x, c):
 
 
 def divergence(mine, wanted):
-    """Jensen and Shannon's, of logarithms."""
+    """Jensen–Shannon divergence of logarithms."""
     mine, wanted = mine.float(), wanted.float()
     middle = torch.lerp(torch.exp(mine), torch.exp(wanted), 0.5)
     of = lambda log: 0.5 * F.kl_div(torch.log(middle), log, reduction="none", log_target=True).sum(-1)
@@ -107,14 +107,14 @@ def tvd(x, c):
 
 
 def head(c, dtype):
-    """The last layer of a model, and the width of what it is given."""
+    """The last layer of a model, and the width of its input."""
     width = c["H"] if "H" in c else c["hidden_size"]
     vocabulary = c["V"] if "V" in c else c["vocab_size"]
     return torch.nn.Linear(width, vocabulary, bias=False, dtype=dtype), width
 
 
 def matrix(x, c):
-    """Rows and columns, of which `x` is either."""
+    """Rows and columns; `x` is one of them."""
     return (c["M"], x) if "M" in c else (x, c["hidden_size"])
 
 
@@ -202,7 +202,7 @@ def megatron_swiglu(x, c):
 
 def rope(x, c, dtype):
     length, size = (x, c["hidden_size"]) if "hidden_size" in c else (c["seq_len"], x)
-    # Later versions name the heads otherwise, and go backward from the queries alone.
+    # Later versions name the heads differently, and compute only the gradient of the queries.
     is_later = "num_attention_heads" in c
     heads = [c[key] for key in (LATER_HEADS if is_later else HEADS)]
     width = size // heads[0]

@@ -1,10 +1,10 @@
-"""Steps of rows in the columns of milabench's tables (bench, model, batch, seq_or_image, precision, gpu, compiled, software,
-step_ms, quality): of milabench itself (mila-iqia/milabench `config/scaling`, MIT) and of others on AMD GPUs, on one GPU.
-Recipes are those of that repository's `benchmarks/{torchvision,huggingface,lightning}`: networks of torchvision in
-channels-last order with plain SGD, of Lightning in channels-first, networks of transformers with its default attention
-and Adam. FP16 is autocast with a scaled loss.
+"""Steps of rows in the columns of milabench's tables (bench, model, batch, seq_or_image, precision, gpu,
+compiled, software, step_ms, quality): of milabench itself (mila-iqia/milabench `config/scaling`, MIT) and of
+others on AMD GPUs, on one GPU. Recipes are those of its `benchmarks/{torchvision,huggingface,lightning}`:
+networks of torchvision in channels-last order with plain SGD, of Lightning in channels-first, networks of
+transformers with its default attention and Adam. FP16 is autocast with a scaled loss.
 
-No row at batch 1 without a graph is taken, as those wait for their host, and none that the table marks C.
+Skips rows at batch 1 without a graph, which wait for their host, and rows that the table marks C.
 """
 
 import functools
@@ -19,15 +19,15 @@ PRECISIONS = {
     "amp-fp16": ("amp-fp16", "amp-fp16"), "amp-bf16": ("bf16", "bf16"), "amp bf16": ("bf16", "bf16"),
     "fp32": ("fp32", "fp32"), "tf32": ("fp32", "tf32"), "bf16": ("bf16-pure", "bf16-pure"),
 }  # fmt: skip
-# Benchmarks in channels-last order: on the H100 steps of torchvision's ResNet-50 take 0.9 times what is predicted
+# Benchmarks in channels-last order: on the H100 steps of torchvision's ResNet-50 take 0.9 times the prediction
 # in that order, half of it in the other.
 CHANNELS_LAST = ("resnet50-noio",)
-# Sides of its synthetic pictures, by the memory that the driver showed (`hosts.py`).
+# Sides of its synthetic images, from the memory that the driver reported (`hosts.py`).
 SIDES = {"resnet50-noio": 244}
 
 
 def layout(row):
-    """Order of a row's pictures in memory."""
+    """Memory order of a row's images."""
     return "nhwc" if row["bench"] in CHANNELS_LAST or "channels-last" in row.get("note", "") else "nchw"
 
 
@@ -75,7 +75,7 @@ def gpt2_xl(batch, size, kind):
 
     config = GPT2Config(n_embd=1600, n_layer=48, n_head=25, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
     network = GPT2LMHeadModel(config).train()
-    # Both precisions of these rows: the compiled one in BF16; FP8 is eager.
+    # Both precisions of these rows: BF16 is compiled, FP8 is eager.
     network.compile()
     words = tokens(config.vocab_size, batch, size)
 

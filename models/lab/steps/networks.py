@@ -1,4 +1,4 @@
-"""Networks of published steps that no package has, written out in plain PyTorch."""
+"""Networks of published steps that no package contains, in plain PyTorch."""
 
 import torch
 import torch.nn.functional as F
@@ -31,8 +31,8 @@ class NeuMF(nn.Module):
 
 
 class RelativeAttention(nn.Module):
-    """Attention with relative positions over the memory and the text (Dai et al. 2019,
-    section 3.3), computed product by product. Tensors are (time, batch, width)."""
+    """Attention with relative positions over the memory and the text (Dai et al. 2019, section 3.3), in
+    separate products. Tensors are (time, batch, width)."""
 
     def __init__(self, width, heads, dropout):
         super().__init__()
@@ -58,20 +58,20 @@ class RelativeAttention(nn.Module):
 
     @staticmethod
     def shifted(scores):
-        """Row i moved by i, so that a column is a key instead of a distance (appendix B)."""
+        """Shifts row i by i, so that a column is a key instead of a distance (appendix B)."""
         batch, heads, rows, columns = scores.shape
         padded = torch.cat((scores.new_zeros(batch, heads, rows, 1), scores), dim=3)
         return padded.view(batch, heads, columns + 1, rows)[:, :, 1:].view_as(scores)
 
 
 class AdaptiveSoftmax(nn.Module):
-    """The loss over a large vocabulary in clusters by frequency (Grave et al. 2017), with the
-    weights of the embedding. Only words of a cluster go through its scores; how many those
-    are differs from step to step, so a typical part is taken."""
+    """The loss over a large vocabulary in clusters by frequency (Grave et al. 2017), with the weights of the
+    embedding. Only words of a cluster are scored in it; their number differs from step to step, so this uses a
+    typical share."""
 
     CUTOFFS = 19997, 39997, 199997, 267735
-    # Part of the words in each cluster: frequencies of the package wordfreq 3.1.1 (its large
-    # English list, the first 267,735 words). Those of WikiText-103 itself were not at hand.
+    # Share of the words in each cluster: frequencies of the package wordfreq 3.1.1 (its large English list, the
+    # first 267,735 words). Those of WikiText-103 itself were not available.
     SHARES = 0.9593, 0.0211, 0.0183, 0.0013
 
     def __init__(self, width, embedding):
@@ -94,7 +94,7 @@ class AdaptiveSoftmax(nn.Module):
         counts[0] = words - sum(counts[1:])
         low, start = 0, 0
         for cluster, (high, count) in enumerate(zip(self.CUTOFFS, counts)):
-            # What `nonzero` of the words between `low` and `high` would give.
+            # Same shape as `nonzero` of the words between `low` and `high`.
             places = ((targets >= low) & (targets < high)).new_zeros(count, dtype=torch.long)
             wanted = targets.index_select(0, places).sub(low)[:, None]
             chosen = head.index_select(0, places)
@@ -122,9 +122,9 @@ class FullSoftmax(nn.Module):
 
 
 class TransformerXL(nn.Module):
-    """Transformer-XL on WikiText-103 (Dai et al. 2019; base sizes of NVIDIA's
-    DeepLearningExamples, PyTorch/LanguageModeling/Transformer-XL): norms after each block, no
-    dropout of attention weights, one embedding for words in and out."""
+    """Transformer-XL on WikiText-103 (Dai et al. 2019; base sizes of NVIDIA's DeepLearningExamples,
+    PyTorch/LanguageModeling/Transformer-XL): norms after each block, no dropout of attention weights, one
+    embedding for input and output."""
 
     def __init__(self, layers=16, width=512, heads=8, inner=2048, dropout=0.1, clusters=True):
         super().__init__()
@@ -163,7 +163,7 @@ class TransformerXL(nn.Module):
             x = self.norms[layer](x + self.inner[layer](x))
             seen.append(x)
         with torch.no_grad():
-            # The memory of the next step: as many as before, the newest.
+            # The memory of the next step: the newest words, in the same number.
             for old, new in zip(memory, seen):
                 torch.cat((old, new.to(old.dtype)))[-len(old) :].detach()
         x = self.dropout(x)
@@ -219,8 +219,8 @@ def dice_and_cross_entropy(scores, labels):
 
 
 class Unet(nn.Module):
-    """U-Net (Ronneberger et al. 2015): five levels of 64 to 1,024 filters, convolutions
-    without padding (572 in, 388 out), two classes."""
+    """U-Net (Ronneberger et al. 2015): five levels of 64 to 1,024 filters, convolutions without padding (572
+    in, 388 out), two classes."""
 
     FILTERS = 64, 128, 256, 512, 1024
     OUT = 388
@@ -239,7 +239,7 @@ class Unet(nn.Module):
         kept = []
         for level, block in enumerate(self.down):
             x = block(F.max_pool2d(x, 2) if level else x)
-            # Half of the units of the two lowest levels are dropped.
+            # Drops half of the units of the two lowest levels.
             x = F.dropout(x, 0.5, self.training) if level > 2 else x
             kept.append(x)
         kept.pop()

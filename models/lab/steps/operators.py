@@ -1,8 +1,8 @@
-"""Operators of modern/{gemm,conv,attention}.csv.gz that were measured alone, as steps of one
-operation: BF16 and TF32 products (XLA's tables, H100), FP16 products and convolutions
-(DeepBench, V100) and attention in BF16 (cudnn-frontend, H200)."""
+"""Operators of modern/{gemm,conv,attention}.csv.gz that were measured alone, as steps of one operation: BF16
+and TF32 products (XLA's tables, H100), FP16 products and convolutions (DeepBench, V100) and attention in BF16
+(cudnn-frontend, H200)."""
 
-# A shorter time is mostly its launch, and DeepBench's are rounded to a microsecond.
+# A shorter time is mostly its launch, and DeepBench rounds to a microsecond.
 SHORTEST_MS = 0.03
 PRECISIONS = {
     "bf16": ("bf16-pure", "bfloat16"),
@@ -15,7 +15,7 @@ KERNELS = {"flash (torch sdpa)": "flash", "cudnn": "cudnn"}
 
 def product(row):
     b, m, n, k = (int(row[key]) for key in "bmnk")
-    # What BLAS takes by columns is, by rows, the transposed product of the transposed matrices.
+    # A column-major BLAS product is the transposed row-major product of the transposed matrices.
     if row["layout"].startswith("column-major"):
         m, n = n, m
     if b > 1:

@@ -1,8 +1,7 @@
 """The steps of modern/steps.csv.gz on one GPU, built as the published row ran them.
 
-A function for each model makes one step on `batch` samples of `size` in a precision; MODELS
-lists them. Shapes are from the repositories that the rows name, as far as the README beside
-the table and the papers tell them.
+A function for each model makes one step on `batch` samples of `size` in a precision; MODELS lists them. Shapes
+come from the repositories in the rows, as far as the README beside the table and the papers describe them.
 """
 
 import functools
@@ -13,7 +12,7 @@ import torch.nn.functional as F
 
 import networks
 
-# Precisions by what is traced: TF32 changes no shape and no type.
+# Traced precisions: TF32 changes no shape and no type.
 KINDS = {
     "fp32": "fp32",
     "tf32": "fp32",
@@ -27,9 +26,8 @@ PURE = {"fp16-pure": torch.float16, "bf16-pure": torch.bfloat16}
 
 
 class Lamb(torch.optim.Optimizer):
-    """LAMB (You et al. 2020) in the passes that a fused one makes: one as Adam's over
-    parameter, gradient and both moments, a norm of each parameter and of its update, and the
-    scaled update."""
+    """LAMB (You et al. 2020) in the passes of a fused one: one like Adam's over parameter, gradient and both
+    moments, a norm of each parameter and of its update, and the scaled update."""
 
     def __init__(self, parameters):
         super().__init__(parameters, {})
@@ -58,7 +56,7 @@ def adam(parameters):
     return torch.optim.Adam(parameters, lr=1e-4, fused=True)
 
 
-# Until PyTorch 2.0, whose containers made nearly all rows, these took parameters one by one.
+# Until PyTorch 2.0, whose containers ran nearly all rows, these handled parameters one by one.
 def sgd(parameters):
     return torch.optim.SGD(parameters, lr=0.1, momentum=0.9, weight_decay=1e-4, foreach=False)
 
@@ -72,7 +70,7 @@ def plain_sgd(parameters):
 
 
 def step(network, loss, optimizer, kind, clip=None):
-    """One step: `loss()`, backward and the update, in FP16 with its loss scaled."""
+    """One step: `loss()`, backward and the update, in FP16 with a scaled loss."""
     if kind in PURE:
         network.to(PURE[kind])
     parameters = list(network.parameters())
@@ -97,8 +95,8 @@ def step(network, loss, optimizer, kind, clip=None):
 
 
 def step_in_half(network, loss, optimizer, kind, clip=None):
-    """The same as apex makes it at its level O2, for FP16: weights, norms and losses in 16
-    bits, and a copy of the weights in 32 for the optimizer."""
+    """The same with apex at level O2, for FP16: weights, norms and losses in 16 bits, and a copy of the weights
+    in 32 for the optimizer."""
     if kind != "amp-fp16":
         return step(network, loss, optimizer, kind, clip)
     network.half()
@@ -136,13 +134,13 @@ def tokens(count, *shape):
 
 
 def classes(network, optimizer, batch, size, kind):
-    """A step of a network that classifies pictures into the 1,000 classes of ImageNet."""
+    """A step of a network that classifies images into the 1,000 classes of ImageNet."""
     x, labels = images(batch, 3, size, size), tokens(1000, batch)
     return step(network, lambda: F.cross_entropy(network(x), labels), optimizer, kind)
 
 
 def resnet50(batch, size, kind):
-    """Version 1.5, with the stride in the 3 x 3 convolution, as torchvision has it."""
+    """Version 1.5, with the stride in the 3 x 3 convolution, as in torchvision."""
     from torchvision.models import resnet50
 
     return classes(resnet50(), sgd, batch, size, kind)
@@ -155,8 +153,8 @@ def resnext101(batch, size, kind):
 
 
 def efficientnet(batch, size, kind, wide=False):
-    """EfficientNet-B0; `wide` takes the width of squeeze and excitation from the expanded
-    side of a block instead of from its input."""
+    """EfficientNet-B0; `wide` derives the width of squeeze and excitation from the expanded side of a block
+    instead of from its input."""
     import timm
     from timm.models._efficientnet_blocks import SqueezeExcite
 
@@ -170,8 +168,8 @@ def efficientnet(batch, size, kind, wide=False):
 
 
 def no_update(name, batch, size, kind, training):
-    """The script of u39kun: one pass in eval mode, or forward and backward of the sum of the
-    outputs down to the pictures. No optimizer."""
+    """The script of u39kun: one pass in eval mode, or forward and backward from the sum of the outputs to the
+    images. No optimizer."""
     import torchvision
 
     network = getattr(torchvision.models, name)()
@@ -194,9 +192,9 @@ def no_update(name, batch, size, kind, training):
 
 
 def answers(head, batch, size, kind, **config):
-    """A model of transformers' BERT kind that answers questions, fine-tuned. Attention is not
-    fused in the repositories of these rows, and their FP16 is apex O2: 160 samples fit on 40 GB
-    so, and not with autocast."""
+    """A model of transformers' BERT kind, fine-tuned for question answering. Attention is unfused in the
+    repositories of these rows, and their FP16 is apex O2: 160 samples fit on 40 GB with it, but not with
+    autocast."""
     import transformers
 
     base = head.split("For")[0]
@@ -223,8 +221,8 @@ electra_squad = functools.partial(
 
 
 def transformer_xl(batch, size, kind, clusters=True):
-    """The base model; text and memory of `size` words each, memory kept as the weights are.
-    Without `clusters` every word is scored."""
+    """The base model; text and memory of `size` words each, memory in the type of the weights. Without
+    `clusters` every word is scored."""
     network = networks.TransformerXL(clusters=clusters)
     memory = [
         torch.zeros(size, batch, network.width, dtype=torch.float16 if kind == "amp-fp16" else None)
@@ -235,8 +233,8 @@ def transformer_xl(batch, size, kind, clusters=True):
 
 
 def neumf(batch, size, kind):
-    """FP16 is taken for apex O2: batches with it are 1.7 to 2.1 times, on most GPUs twice those in 32
-    bits, where autocast would leave 1.5 times in the same memory."""
+    """FP16 is assumed to be apex O2: its batches are 1.7 to 2.1 times, on most GPUs twice those in 32 bits, but
+    autocast would only allow 1.5 times in the same memory."""
     network = networks.NeuMF()
     users, items = tokens(network.USERS, batch), tokens(network.ITEMS, batch)
     clicked = torch.zeros(batch, 1)
@@ -257,8 +255,8 @@ def unet(batch, size, kind):
 
 
 def llama(batch, size, kind, attention="flash"):
-    """Llama 3.2 1B from embeddings, so without their look-up; scores of all positions. Keys and
-    values are repeated for the heads, as the transformers of then did."""
+    """Llama 3.2 1B from embeddings, so without their look-up; scores of all positions. Keys and values are
+    repeated for the heads, as in transformers of that time."""
     import transformers
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from transformers.integrations import sdpa_attention
@@ -283,7 +281,7 @@ def sides(text):
     return tuple(int(side) for side in text.split("x"))
 
 
-# Name in the table: (function, family, how its side of a picture or length is read).
+# Name in the table: (function, family, parser of the image side or length).
 MODELS = {
     "resnet50-v1.5": (resnet50, "cnn", int),
     "resnext101-32x4d": (resnext101, "cnn", int),
@@ -300,21 +298,21 @@ MODELS = {
     "ncf-neumf-ml20m": (neumf, "recommender", lambda text: 0),
 }
 
-# Parameters, where a source gives them: torchvision, timm, the models' cards and papers.
+# Parameters, if a source gives them: torchvision, timm, the models' cards and papers.
 PARAMETERS = {
     "resnet50-v1.5": 25.557e6,
     "resnext101-32x4d": 44.178e6,
     "efficientnet-b0": 5.289e6,
     "vgg16": 138.358e6,
     "resnet152": 60.193e6,
-    # The 109.48 million of BERT base, uncased, less its pooler.
+    # The 109.48 million of BERT base, uncased, without its pooler.
     "bert-base": 108.89e6,
     "transformer-xl-base": 192e6,
     "llama-3.2-1b": 1235.8e6,
     "ncf-neumf-ml20m": 31.8e6,
 }
 
-# Machines of Lambda's table with one GPU of which steps.csv.gz has no such step.
+# Machines of Lambda's table with one GPU for which steps.csv.gz has no such step.
 OTHERS = {
     "1x A10": "a10",
     "RTX 4090": "rtx-4090",
@@ -323,20 +321,20 @@ OTHERS = {
     "1x GH200 96GB": "gh200-96gb",
     "1x B200 192GB SXM5": "b200",
 }
-# Models of that table, and the length or picture of a sample.
+# Models of that table, and the length or image side of a sample.
 SAMPLES = {"resnet50": ("resnet50-v1.5", "224"), "bert_base_squad": ("bert-base", "384")}
 
-# Rows that contradict others or what the GPU can do: (model, GPU, precision, date).
+# Rows that contradict others or the GPU's limits: (model, GPU, precision, date).
 WRONG = {
-    # 2.3 times slower than in the table before it and than on the GPU with 16 GB.
+    # 2.3 times slower than in the previous table and than on the GPU with 16 GB.
     ("efficientnet-widese-b0", "v100-sxm2-32gb", "fp32", "2022-10-03"),
     ("efficientnet-widese-b0", "v100-sxm2-32gb", "amp-fp16", "2022-10-03"),
-    # More than the FP32 peak of an A100: it ran in TF32, which the newer table says.
+    # Above the FP32 peak of an A100: it ran in TF32, as the newer table shows.
     ("electra-base", "a100-sxm4-40gb", "fp32", "2020-09-08"),
-    # The time of TF32 with the same batch to 0.1 %: mixed precision was not on.
+    # The time of TF32 with the same batch to 0.1 %: mixed precision was off.
     ("ncf-neumf-ml20m", "h200-sxm-141gb", "amp-fp16", "2024-08-02"),
-    # By PyTorch 1.4, whose FP16 takes 2.2 times as long as that of 1.13: 280 and 125 ms on the V100 with
-    # 16 GB and a batch of 12, 1,488 (batch 72) and 674 ms (batch 64) on the Quadro RTX 8000.
+    # With PyTorch 1.4, whose FP16 takes 2.2 times as long as that of 1.13: 280 and 125 ms on the V100 with 16
+    # GB and a batch of 12, 1,488 (batch 72) and 674 ms (batch 64) on the Quadro RTX 8000.
     ("transformer-xl-base", "quadro-rtx-5000", "amp-fp16", "2020-03-11"),
     ("transformer-xl-base", "quadro-rtx-8000", "amp-fp16", "2020-06-17"),
     ("transformer-xl-base", "rtx-2080-ti", "amp-fp16", "2020-06-23"),
@@ -351,17 +349,17 @@ def in_pytorch(row):
 
 
 def usable(row):
-    """Whether a row is one step on one GPU that a recipe here makes. What other frameworks ran
-    is left out where PyTorch ran the same shapes and theirs is a program of its own."""
+    """Whether a row is one step on one GPU with a recipe here. Leaves out other frameworks if PyTorch ran the
+    same shapes and their program differs."""
     return (
         row["gpus"] == "1"
         and row["quality"] in ("A", "B")
         and row["model"] in MODELS
         and row["precision"] in KINDS
         and bool(row["batch_per_gpu"] and row["step_ms"])
-        # Steps of many micro batches: what is traced updates after each.
+        # Steps of many micro-batches: the traced step updates after each.
         and row["grad_accum"] in ("", "1")
-        # Weights in FP16 beside master copies: rows of the same set-up with autocast are there.
+        # Weights in FP16 beside master copies: there are rows of the same set-up with autocast.
         and "static FP16 weights" not in row["notes"]
         and tuple(row[name] for name in ("model", "gpu", "precision", "date")) not in WRONG
         and (in_pytorch(row) or row["source"] != "u39kun" and row["model"] != "transformer-xl-base")
@@ -369,7 +367,7 @@ def usable(row):
 
 
 def newest(rows):
-    """The newest row of each configuration: speeds of one differ by software age."""
+    """The newest row of each configuration: its speed changes with the software."""
     found = {}
     for row in rows:
         key = tuple(
@@ -382,29 +380,28 @@ def newest(rows):
 
 
 def age(row):
-    """Orders rows: by date, then by the version that the software names first."""
+    """Sort key: date, then the version that the software names first."""
     return row["date"], [int(part) for part in re.findall(r"\d+", row["software"])[:2]]
 
 
 def inferred(row):
-    """Whether a row cannot have run what its repository describes, and what is traced is
-    inferred. Lambda's Transformer-XL takes twice the time a sample of NVIDIA's on the same GPU,
-    and its batches fill each GPU with 1.4 GB a sample in 32 bits, half of that in 16. By its
-    tensors a sample takes 0.2 GB with clusters of words and 0.8 GB with scores of all 267,735
-    words, whose times agree; these come nearest."""
+    """Whether a row cannot have run what its repository describes, so that the traced step is inferred.
+    Lambda's Transformer-XL takes twice the time per sample of NVIDIA's on the same GPU, and its batches fill
+    each GPU with 1.4 GB per sample in 32 bits, half of that in 16. By its tensors a sample takes 0.2 GB with
+    clusters of words and 0.8 GB with scores of all 267,735 words, whose times agree; the latter is nearest."""
     return row["model"] == "transformer-xl-base" and row["source"] == "lambda-logs"
 
 
 def quality(row):
-    """The row's; at most B where the network is inferred, where something beside the GPU's work
-    may count, or where another framework ran what is traced here as PyTorch's operators."""
+    """The row's quality; at most B if the network is inferred, if work outside the GPU may count, or if another
+    framework ran the operators that are traced with PyTorch here."""
     waits = "may be limited by the host" in row["notes"]
     return "B" if not in_pytorch(row) or inferred(row) or waits else row["quality"]
 
 
 def layout(row, family):
-    """NHWC where convolutions ran in it: automatic mixed precision of NVIDIA's repositories
-    says so in the row's notes; its MXNet and TensorFlow run FP16 in it."""
+    """NHWC if convolutions ran in it: notes of rows with automatic mixed precision in NVIDIA's repositories
+    record it; NVIDIA's MXNet and TensorFlow run FP16 in it."""
     if family not in ("cnn", "segmentation") or row["source"] != "nvidia-dle":
         return "nchw"
     half_elsewhere = not in_pytorch(row) and row["precision"] == "amp-fp16"
@@ -412,12 +409,12 @@ def layout(row, family):
 
 
 def locked(row):
-    """The clock in MHz where it was locked."""
+    """The clock in MHz, if it was locked."""
     return {"clock_mhz": clock for clock in re.findall(r"clock locked at (\d+) MHz", row["notes"])}
 
 
 def software(row):
-    """What the source tells of the software."""
+    """The software as the source names it."""
     told = [row["framework"]] if row["source"] != "u39kun" else []
     told += [row["software"]] if row["software"] else []
     told += re.findall(r"container [\d.,]+", row["notes"])
@@ -425,7 +422,7 @@ def software(row):
 
 
 def case(row):
-    """What trace.py takes for one row."""
+    """The case of one row for trace.py."""
     function, family, read = MODELS[row["model"]]
     kind, batch, size = KINDS[row["precision"]], int(row["batch_per_gpu"]), read(row["seq_len_or_image"])
     parts, more = [row["model"]], {}
@@ -465,10 +462,10 @@ def cases(rows):
 
 
 def on_others(rows):
-    """The cases of the rows of lambda/training_throughput.csv on one GPU of OTHERS, all of which have TF32."""
+    """The cases of lambda/training_throughput.csv on one GPU of OTHERS, all of which have TF32."""
     found = []
     for row in rows:
-        # The B200 takes as many pictures in FP16 as in TF32: so many the host has for it.
+        # The B200 handles as many images in FP16 as in TF32: the host cannot supply more.
         is_held_up = (row["hardware"], row["model"]) == ("1x B200 192GB SXM5", "resnet50")
         if row["gpu_count"] == "1" and row["hardware"] in OTHERS and row["model"] in SAMPLES and not is_held_up:
             batch, (model, sample) = row["global_batch"], SAMPLES[row["model"]]

@@ -1,10 +1,11 @@
-"""Packs what profiler/gpu/time_steps.py measured into profiles: python recorded.py OUT... --gpu SLUG --to DIR.
-Shows what they tell of hosts, of two GPUs, of cycles an element, and of the shortest: python recorded.py --show DIR.
+"""Packs measurements of profiler/gpu/time_steps.py into profiles: python recorded.py OUT... --gpu SLUG --to
+DIR.
+Prints their facts on hosts, on two GPUs, on cycles per element, and on the shortest operators: python
+recorded.py --show DIR.
 
-Each case that was timed becomes DIR/SLUG/CASE.habitat.json.zst: the operators and kernels of the
-traced step as `habitat-tui import` reads them, without a timeline, and the times of the steps
-that no profiler slowed down. `habitat-lab train --recorded DIR` learns from them, and
-`habitat-lab evaluate steps DIR` judges by them. Needs zstandard.
+Each timed case becomes DIR/SLUG/CASE.habitat.json.zst: the operators and kernels of the traced step as
+`habitat-tui import` reads them, without a timeline, and the times of the steps without a profiler. `habitat-lab
+train --recorded DIR` learns from them, and `habitat-lab evaluate steps DIR` evaluates on them. Needs zstandard.
 """
 
 import argparse
@@ -21,7 +22,7 @@ from pathlib import Path
 
 import zstandard
 
-# Of profiler/gpu/steps.py, which turns TF32 off in FP32.
+# From profiler/gpu/steps.py, which turns TF32 off in FP32.
 PRECISIONS = {"fp32": "fp32-strict", "tf32": "tf32", "bf16": "amp-bf16", "fp16": "amp-fp16"}
 
 
@@ -44,7 +45,7 @@ def packed(row, trace, args):
 
 
 def profiles(folder):
-    """By case and GPU."""
+    """Profiles by case and GPU."""
     found = collections.defaultdict(dict)
     for path in sorted(folder.glob("*/*.habitat.json.zst")):
         with open(path, "rb") as file:
@@ -54,14 +55,14 @@ def profiles(folder):
 
 
 def times(operation):
-    """Kernels of all its occurrences, and their microseconds."""
+    """Number and microseconds of kernels in all its occurrences."""
     count, kernels = operation.get("count", 1), operation["kernels"]
     of = lambda kernel: kernel.get("count", 1)
     return count * sum(map(of, kernels)), count * sum(of(kernel) * kernel["duration_us"] for kernel in kernels)
 
 
 def show(folder):
-    """Steps that waited for the host, and kinds of operations that two GPUs ran alike."""
+    """Prints steps that waited for the host, and kinds of operations that two GPUs ran alike."""
     print("step that waited for the host, busy, microseconds from kernel to kernel")
     cases = profiles(folder)
     for case, by_gpu in cases.items():
@@ -95,7 +96,8 @@ def show(folder):
 
 
 def shortest(folder, operations):
-    """Microseconds of the shortest of each operator: alone, as `habitat-tui collect` timed it, and its kernels in a step."""
+    """Prints microseconds of the shortest of each operator: alone, as `habitat-tui collect` timed it, and its
+    kernels in a step."""
     alone, in_steps = collections.defaultdict(list), collections.defaultdict(list)
     for path in folder.glob("*/operators.csv.gz"):
         with gzip.open(path, "rt") as file:
@@ -106,15 +108,16 @@ def shortest(folder, operations):
         once = times({**operation, "count": 1})[1]
         in_steps["%s %s" % (operation["name"], operation["phase"])].append(once)
     for what, found in (("alone", alone), ("in a step", in_steps)):
-        print("\nmicroseconds of the shortest, %s; of so many" % what)
+        print("\nmicroseconds of the shortest, %s; number" % what)
         for name, took in sorted(found.items()):
             if max(took) > 0 and "triton_" not in name:
                 print("%7.1f %6d  %s" % (min(filter(None, took)), len(took), name))
 
 
 def cycles(by_gpu):
-    """Cycles of a multiprocessor at the boost clock that depthwise convolutions and poolings took for each element of
-    the result; backward, of the input (of the output, for the gradient of weights): by what tells kernels apart."""
+    """Prints SM cycles at the boost clock of depthwise convolutions and poolings per element of the result;
+    backward, per element of the input (of the output, for the gradient of weights): by the properties that
+    distinguish kernels."""
     catalog = Path(__file__).parents[3] / "catalog"
     found = collections.defaultdict(list)
     for gpu, profile in by_gpu:
@@ -142,7 +145,7 @@ def cycles(by_gpu):
                 of = image if gradient == "data" or backward and what != "depthwise" else outside
                 elements = math.prod(of) if of else math.prod(image) / stride**2
                 found[what, gradient, *said, taps, stride].append(times({"kernels": kernels})[1] * rate / elements)
-    print("\ncycles an element: least, median, most of so many; what, gradient, type, order, taps, stride")
+    print("\ncycles an element: least, median, most, number; operation, gradient, type, order, taps, stride")
     for what, took in sorted(found.items(), key=lambda item: tuple(map(str, item[0]))):
         if len(took) > 1:
             print("%7.2f %7.2f %7.2f %5d  %s" % (min(took), statistics.median(took), max(took), len(took), " ".join(filter(None, map(str, what)))))
@@ -154,7 +157,7 @@ def main():
     parser.add_argument("--gpu", help="its slug in the catalog")
     parser.add_argument("--to", type=Path, help="folder for the profiles")
     parser.add_argument("--program", default="target/release/habitat-tui")
-    parser.add_argument("--show", type=Path, help="folder of profiles to look at, in place of packing")
+    parser.add_argument("--show", type=Path, help="folder of profiles to look at, instead of packing")
     args = parser.parse_args()
     if args.show:
         return show(args.show)

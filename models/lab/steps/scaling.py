@@ -1,20 +1,20 @@
-"""Published steps on one GPU and on several of the same machine, as pairs; with --machines,
-published steps with full sharding on a few machines and on more of them.
+"""Published steps on one GPU and on several of the same machine, as pairs; with --machines, published steps
+with full sharding on a few machines and on more of them.
 
     python3 scaling.py DATA > ../samples/published/scaling.csv
     python3 scaling.py DATA --machines > ../samples/published/machines.csv
     python3 scaling.py --fit ../samples/published/scaling.csv
 
-DATA has modern/steps.csv.gz and lambda/training_throughput.csv. A pair has the same source,
-network, precision and batch on each GPU; several measurements of one are their median. Left
-out: networks whose parameters or units of throughput are not given, and BERT of Lambda's table
-on 8 GPUs, whose throughput is known to be too high. Lambda's logs of Transformer-XL are listed
-but not fitted to: on eight RTX 3070 they show 1.3 GB of gradients in less than a millisecond.
+DATA has modern/steps.csv.gz and lambda/training_throughput.csv. A pair has the same source, network, precision
+and batch on each GPU; several measurements of one give their median. Left out: networks with unknown parameters
+or units of throughput, and BERT of Lambda's table on 8 GPUs, whose throughput is known to be too high. Lambda's
+logs of Transformer-XL are listed but not used in the fit: on eight RTX 3070 they show 1.3 GB of gradients in
+less than a millisecond.
 
---fit (numpy and scipy) prints the constants of src/prediction/fabric.rs fitted to such pairs, and the
-errors with them and with each network left out of the fit. The loss is the mean of |log error|,
-in which a network of a source weighs the root of its number of pairs; each constant is held to its
-order of magnitude (0.02 for each e-fold away from PRIOR).
+--fit (numpy and scipy) prints the constants of src/prediction/fabric.rs fitted to such pairs, and the errors
+with them and with each network left out of the fit. The loss is the mean of |log error|, in which a network of
+a source has the weight of the root of its number of pairs; each constant is held to its order of magnitude
+(0.02 for each e-fold away from PRIOR).
 """
 
 import collections
@@ -25,14 +25,14 @@ import re
 import statistics
 import sys
 
-# Parameters where the rows have none: from the networks' own papers and model cards.
+# Parameters that the rows lack: from the networks' papers and model cards.
 PARAMETERS = {
     "bert-base": 110e6, "biobert-base": 110e6, "electra-base": 110e6, "efficientdet-d0": 3.9e6, "efficientnet-b0": 5.3e6,
     "efficientnet-widese-b0": 7e6, "maskrcnn-r50-fpn": 44e6, "moflow": 3e6, "nnunet-2d": 20e6, "resnet50-v1.5": 25.6e6,
     "resnext101-32x4d": 44e6, "se3-transformer-qm9": 1.6e6, "ssd-resnet50-fpn-640": 23e6, "tft-electricity": 3e6,
     "tft-traffic": 3e6, "transformer-big-wmt": 210e6, "transformer-xl-base": 192e6, "unet-medical": 31e6, "vnet": 5e6,
 }
-# The GPUs of Lambda's table, by their names there.
+# Lambda's names of GPUs.
 GPUS = {
     "V100 16GB": "v100-sxm2-16gb", "A100 40GB PCIe": "a100-pcie-40gb", "A100 80GB PCIe": "a100-pcie-80gb",
     "A100 80GB SXM4": "a100-sxm4-80gb", "RTX 6000 Ada": "rtx-6000-ada", "RTX A6000": "rtx-a6000", "RTX 3090": "rtx-3090",
@@ -49,7 +49,7 @@ def number(text):
 
 
 def modern(path):
-    """Times of a step in milliseconds, by everything but the number of GPUs, then by it."""
+    """Step times in milliseconds, by all other columns, then by number of GPUs."""
     found = collections.defaultdict(lambda: collections.defaultdict(list))
     for row in csv.DictReader(gzip.open(path, "rt")):
         gpus, batch, parameters = number(row["gpus"]), number(row["batch_per_gpu"]), PARAMETERS.get(row["model"])
@@ -94,7 +94,7 @@ def machines(path):
             continue
         if "FSDP" not in row["notes"] and "FULL_SHARD" not in row["notes"]:
             continue
-        # Batches that are accumulated pay for their traffic once each.
+        # Accumulated batches transfer their gradients once each.
         accumulated = number(row["grad_accum"]) or 1
         same = [row[key] for key in ("seq_len_or_image", "optimizer", "compiled_or_fused", "framework")]
         notes = re.sub("MFU.*", "", row["notes"])
@@ -124,7 +124,8 @@ def main(data):
 # milliseconds of each doubling on the host. Then the share of the backward pass that hides traffic.
 LINKS = ["host memory", "PCI Express", "modules", "switched"]
 PRIOR = [3, 10, 0.5, 0.5, 0.02, 0.02, 0.02, 0.02, 1, 1, 1, 1, 0.5]
-# GB/s and microseconds of a collective over NVLink (`Fabric` in src/prediction/fabric.rs); among 2 and up to 4 GPUs a share.
+# GB/s and microseconds of a collective over NVLink (`Fabric` in src/prediction/fabric.rs); a share of it among
+# 2 to 4 GPUs.
 COLLECTIVES = {"v100": (130, 55), "a100": (240, 90), "h100": (470, 65), "h200": (470, 65), "b200": (700, 70)}
 FEW = {2: 0.7, 3: 0.87, 4: 0.87}
 BUCKET = 25e6
@@ -142,7 +143,7 @@ def shipped():
 
 
 def link(gpu):
-    """As `Link::new` of src/prediction/fabric.rs says it of the GPUs in this table."""
+    """`Link::new` of src/prediction/fabric.rs, for the GPUs in this table."""
     if gpu.startswith(("gtx", "titan")) or re.match(r"rtx-[2-5]0", gpu):
         return 0
     return 3 if gpu.startswith(("h100-sxm", "h200", "b200")) else 2 if "sxm" in gpu else 1
@@ -160,7 +161,7 @@ def fit(path):
     weights = numpy.array([groups[row["source"], row["network"]] ** -0.5 for row in rows])
 
     bucket = numpy.minimum(gradients, BUCKET)
-    # Of NVLink; boards have neither.
+    # NVLink only.
     rate, start = numpy.array([COLLECTIVES.get(row["gpu"].split("-")[0], (1, 0)) for row in rows]).T
     rate = numpy.where(of >= 2, rate * [FEW.get(gpus, 1) for gpus in n], 1)
     start = numpy.where(of >= 2, start, 0)

@@ -21,26 +21,25 @@ GPUS = {
     "l40s": "l40s",
     "rtx_pro_6000_server": "rtx-pro-6000-blackwell-server",
 }
-# Products by cuBLAS, as PyTorch's; others are the servers' own kernels.
+# cuBLAS products, as in PyTorch; others are the servers' own kernels.
 PRODUCTS = {
     "bfloat16": ("torch_flow", "torch.nn.functional.linear", "vllm_default", "sglang", "sglang_torch_linear"),
     "fp8": ("torch_flow",),
 }
-# FlashAttention by version: 2 is PyTorch's, those for Hopper and Blackwell are cuDNN's like.
+# FlashAttention by version: 2 is PyTorch's; those for Hopper and Blackwell are similar to cuDNN's.
 ATTENTION = {"fa2": "flash", "flash_attn": "flash", "fa3": "cudnn", "fa4": "cudnn"}
-# Kinds of sizes of which one in so many is taken.
+# Sampling of sizes: one in this number.
 ONE_IN = {"product": 90, "attention": 20, "causal": 40}
-# Products with fewer rows are those of generation, not of training or of a batch.
+# Products with fewer rows are from token generation, not from training or a batch.
 FEWEST_ROWS = 128
-# Operators that wait for memory and whose tensors are smaller find them in the L2 cache, where the last
-# repetition left them.
+# Memory-bound operators with smaller tensors find them in the L2 cache after the last repetition.
 BEYOND_CACHE = 256e6
-# Operations a byte, and keys, from which on an operator does not wait for memory.
+# FLOPs per byte, and keys, from which on an operator is not memory-bound.
 MANY_A_BYTE = 250
 MANY_KEYS = 1024
-# Wider heads have kernels of their own.
+# Wider heads have separate kernels.
 WIDEST_HEAD = 256
-# A shorter time of an input that is cast first is mostly that of three launches.
+# A shorter time with a cast of the input is mostly that of three launches.
 SHORTEST_CAST_MS = 0.2
 
 
@@ -70,7 +69,7 @@ def products(folder):
             shapes = ("forward", [[m, k], [k, n]], [], [[m, n]])
             row["precision"], made = "bf16", None
             if dtype == "fp8":
-                # The time contains the casts of the input, at whose largest value they look first.
+                # The time includes the casts of the input, which first look for its largest value.
                 row["precision"] = "fp8"
                 made = [
                     operators.listed(("aten.amax.default", "forward", [[m, k]], [], [[1]]), "bfloat16"),
@@ -109,8 +108,8 @@ def cases(folder):
 
 
 def rates(folder):
-    """By GPU and element type, the rate in TFLOP/s that 0.5 % of the sizes are above, and its size: the median of
-    the servers, of sizes that all of them measured."""
+    """By GPU and element type, the rate in TFLOP/s that 0.5 % of the sizes exceed, and its size: the median of
+    the servers, for sizes that all of them measured."""
     by_size = collections.defaultdict(list)
     for row in tables(folder, "gemm", "gemm_perf.parquet"):
         if row["kernel_source"] in PRODUCTS.get(row["gemm_dtype"], ()):

@@ -1,12 +1,12 @@
-"""How often spot machines are lost, and how long one waits for another, from traces of them.
+"""How often spot machines are lost, and the wait for another, from traces of them.
 
     python3 spot.py TRACES
 
-TRACES has the columns trace, start_s, length_s and nodes: the runs of `skypilot-org/spot-traces`
-(221da1a, "Can't Be Late", NSDI 2024), which are not in this repository. Printed are the rows of
-`src/planning/pricing/spot.rs`, one for each trace of a single machine, those asked for before those kept running: hours watched, hours in which it was
-there, and how often it was lost; then how losses grow with the GPUs of a machine, as a power of
-them: the geometric mean over traces of 1 and 8 GPUs of one kind in one zone on the same days.
+TRACES has the columns trace, start_s, length_s and nodes: the runs of `skypilot-org/spot-traces` (221da1a,
+"Can't Be Late", NSDI 2024), which are not in this repository. Prints the rows of
+`src/planning/pricing/spot.rs`, one for each trace of a single machine, requested ones before those kept
+running: hours watched, hours available, and losses; then the exponent with which losses grow with the GPUs of a
+machine: the geometric mean over traces of 1 and 8 GPUs of one kind in one zone on the same days.
 """
 
 import collections
@@ -17,7 +17,7 @@ import sys
 
 
 def read(path):
-    """Hours watched, hours in which all machines wanted were there, and how often that ended."""
+    """Hours watched, hours with all requested machines available, and how often that ended."""
     traces = collections.defaultdict(lambda: [0.0, 0.0, 0])
     was_there = {}
     for row in csv.DictReader(open(path)):

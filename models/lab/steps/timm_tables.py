@@ -5,23 +5,23 @@ with Nesterov momentum; inference runs under no_grad in eval mode."""
 import re
 import sys
 
-# A folder with the version that the tables of training were made with: 0.6.7, of July 2022. Later ones
-# scale queries instead of scores, normalise and add in other places.
+# A folder with the version of the training tables: 0.6.7, of July 2022. Later ones scale queries instead of
+# scores, and normalise and add in other places.
 OLD = None
-# Whether the version that is loaded is the one of training.
+# Whether the loaded version is that of the training tables.
 loaded = None
 
-# Designs whose branches are merged for inference. The table of PyTorch 2.9 has the parameter
-# counts of merged networks, that of 2.4 those of networks as they are trained.
+# Designs whose branches are merged for inference. The table of PyTorch 2.9 has the parameter counts of merged
+# networks, that of 2.4 those of unmerged ones.
 MERGED = ("repvgg", "mobileone", "fastvit", "repvit", "repghost")
-# Networks whose norms could run in 16 bits (`--fast-norm`) when the table of PyTorch 2.4 was made (timm
+# Networks whose norms could run in 16 bits (`--fast-norm`) at the time of the table of PyTorch 2.4 (timm
 # 1.0.11). They did: in 32 bits the group norms of resnet50_gn, with their casts and activations, would move 1.4
 # times what an RTX 3090 can in the time of the whole step. In the table of 2.9 they take the time of 32 bits.
 FAST_NORM = re.compile(r"convnext|.*_(gn|bit)$|vit_.*_(rope|r|r26|r50)_")
 
 
 def library(training):
-    """timm as a table was made with it."""
+    """timm in the version of a table."""
     global loaded
     if training and (OLD is None or not (OLD / "timm").is_dir()):
         raise ValueError("needs --timm DIR, after pip install --no-deps --target DIR timm==0.6.7")
@@ -36,7 +36,7 @@ def library(training):
 
 
 def build(model, batch, size, training, merged, fast_norm, channels_last):
-    """One step of a network of timm's."""
+    """One step of a network of timm."""
     timm = library(training)
     import torch
 
@@ -45,7 +45,7 @@ def build(model, batch, size, training, merged, fast_norm, channels_last):
     network = timm.create_model(model, pretrained=False)
     network.train(training)
     for module in network.modules() if fast_norm and re.match(r"vit_.*_r(26|50)?_", model) else ():
-        # Of these only group norms could.
+        # In these networks only group norms could.
         if isinstance(module, timm.layers.LayerNorm):
             module._fast_norm = False
     if merged:
@@ -61,7 +61,7 @@ def build(model, batch, size, training, merged, fast_norm, channels_last):
                 network(inputs)
 
         return infer
-    # PyTorch 1.12 updates parameters one by one, and keeps gradients, to which it adds new ones.
+    # PyTorch 1.12 updates parameters one by one, and accumulates into existing gradients.
     optimizer = torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9, nesterov=True, foreach=False)
     labels = torch.randint(0, 1000, (batch,), device="cuda")
     loss = torch.nn.CrossEntropyLoss()
@@ -77,12 +77,12 @@ def build(model, batch, size, training, merged, fast_norm, channels_last):
 
 
 def family(model):
-    """Networks of one design, by the letters that its name begins with."""
+    """Networks of one design, by the first letters of the name."""
     return re.match(r"[a-z]+(?:v[0-9]|x|y|[0-9](?=_))?", model)[0]
 
 
 def cases(name, rows):
-    """Of one table, named MODE-amp-LAYOUT-ptVERSION-GPU.csv.gz."""
+    """The cases of one table, named MODE-amp-LAYOUT-ptVERSION-GPU.csv.gz."""
     mode, _, layout, software, gpu = name.split(".csv")[0].split("-", 4)
     gpu = gpu.replace("rtx", "rtx-")
     training = mode == "train"

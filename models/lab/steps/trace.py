@@ -1,10 +1,10 @@
 """Traces the steps of published training tables: python trace.py --data DIR --out DIR.
 
-Each case (a network, batch, picture or length, mode, precision) becomes one op list,
-OUT/CASE.json.gz, by the same code as `habitat-tui trace-shapes`. Cases that are there already
-are kept, so that an interrupted run goes on; --kept takes those of a finished file over. In the end OUT/steps.jsonl.zst has a line for each
-case, its operators and the times measured, which `habitat-lab` reads.
-Needs PyTorch, timm, torchvision, transformers, zstandard and pyarrow, no GPU and no download.
+Each case (a network, batch, image side or length, mode, precision) becomes one op list, OUT/CASE.json.gz, by
+the code of `habitat-tui trace-shapes`. Existing cases are kept, so an interrupted run continues; --kept copies
+those of a finished file. At the end OUT/steps.jsonl.zst has a line for each case, its operators and the
+measured times, which `habitat-lab` reads. Needs PyTorch, timm, torchvision, transformers, zstandard and
+pyarrow, no GPU and no download.
 """
 
 import argparse
@@ -25,11 +25,11 @@ os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
 os.environ.setdefault("PYTORCH_JIT", "0")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# What is told of a measured time; the clock in MHz only where it was locked.
+# Keys of a measured time; the clock in MHz only if it was locked.
 MEASURED = "gpu clock_mhz precision layout step_ms memory_mib source software compiled quality".split()
-# A trace that takes longer is given up, in seconds.
+# Longest trace, in seconds.
 LONGEST = 180
-# A network whose parameter count differs from the published one by more than this part is another.
+# Largest relative difference of parameter counts at which a network is the published one.
 SAME_PARAMETERS = 0.01
 
 
@@ -64,13 +64,13 @@ def child(case, out):
 
 
 def trace_all(cases, out, jobs):
-    """Traces what is not there yet, so many at a time, each in a process of its own."""
+    """Traces missing cases, `jobs` at a time, each in its own process."""
     waiting = {case["case"]: case for case in cases if not (out / (case["case"] + ".json.gz")).exists()}
     for case in [case for case in waiting.values() if "made" in case]:
         write(out, case["case"], case["made"])
         del waiting[case["case"]]
-    # In an order that has nothing to do with the tables', so that a part of it is a fair sample.
-    # Those of an older library come last, which the rest cannot do with.
+    # A random order, so that a part of the cases is a fair sample. Cases of an older library come last, because
+    # it replaces the one that the others need.
     mixed = lambda item: (item[1].get("is_old", False), zlib.crc32(item[1]["network"].encode()))
     waiting = dict(sorted(waiting.items(), key=mixed))
     print("%d cases to trace" % len(waiting), file=sys.stderr)
@@ -79,7 +79,7 @@ def trace_all(cases, out, jobs):
         if running >= jobs:
             os.wait()
             running -= 1
-        # What many cases need is loaded once.
+        # Load shared modules once.
         try:
             case.get("before", lambda: None)()
         except (ImportError, ValueError) as error:
@@ -101,7 +101,7 @@ def write(out, case, traced):
 
 
 def unpack(path, out):
-    """The op lists of a file that `pack` wrote."""
+    """The op lists of a file from `pack`."""
     import zstandard
 
     text = zstandard.ZstdDecompressor(max_window_size=1 << 31).decompressobj().decompress(path.read_bytes())
@@ -111,7 +111,7 @@ def unpack(path, out):
 
 
 def pack(cases, out):
-    """One file of all cases that were traced, with their measured times; their op lists."""
+    """Writes one file of all traced cases with their measured times; returns their op lists."""
     import zstandard
 
     by_case = collections.defaultdict(list)
@@ -125,7 +125,7 @@ def pack(cases, out):
             line["measured"] = [{key: case[key] for key in MEASURED if key in case} for case in measured]
             line["operators"] = traced[name] = json.loads(gzip.open(path).read())
             lines.append(json.dumps(line, separators=(",", ":")))
-    # A window as long as the whole: networks have much in common.
+    # A window over the whole text: networks have much in common.
     parameters = zstandard.ZstdCompressionParameters.from_level(19, window_log=27, enable_ldm=True)
     text = "".join(line + "\n" for line in lines).encode()
     (out / "steps.jsonl.zst").write_bytes(zstandard.ZstdCompressor(compression_params=parameters).compress(text))
@@ -168,7 +168,7 @@ def main():
     source.add_argument("--amd", type=Path, help="folder with ops.csv.gz and conv.csv.gz: operators on AMD GPUs alone")
     source.add_argument("--liger", type=Path, help="benchmark/data of liger-kernel 0.8.5: its parts of models alone")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--kept", type=Path, help="steps.jsonl.zst whose op lists are taken over")
+    parser.add_argument("--kept", type=Path, help="steps.jsonl.zst whose op lists to copy")
     parser.add_argument("--timm", type=Path, help="folder with timm 0.6.7, for its tables of training")
     parser.add_argument("--serving", type=Path, help="folder with aiconfigurator-core 0.12.0, for its operators")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())

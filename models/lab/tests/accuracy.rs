@@ -1,6 +1,5 @@
-//! The shipped models on measurements that lie in `models/lab/samples`: each GPU is predicted by
-//! models trained without it. The bounds are close to what was found when they were written, so
-//! a change of operators, rates or weights that costs accuracy fails on every clone.
+//! The shipped models on measurements in `models/lab/samples`: each GPU is predicted by models trained without it. The
+//! bounds are tight, so a change of operators, rates or weights that costs accuracy fails on every clone.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -24,7 +23,7 @@ use serde_json::Value;
 
 static CATALOG: LazyLock<Catalog> = LazyLock::new(|| Catalog::new(bundled::gpus()));
 
-/// Published steps, then those recorded here.
+/// Published steps, then recorded steps.
 static STEPS: LazyLock<Vec<PublishedStep>> = LazyLock::new(|| {
     let samples = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/samples"));
     read_all(&samples.join("published/steps.jsonl.zst"), Some(&samples.join("recorded")), &CATALOG).unwrap()
@@ -36,7 +35,7 @@ fn evaluate(what: &str, folder: &str) -> Value {
     Folder::new().json(&["evaluate", what, &format!("{sample}/{folder}"), "--models", models])
 }
 
-/// Group, method, cases, the largest mean error, the smallest part in range.
+/// Group, method, cases, largest mean error, least share in range.
 type Bound = (&'static str, &'static str, u64, f64, f64);
 
 fn check(found: &Value, bounds: &[Bound]) {
@@ -73,7 +72,7 @@ fn steps_on_gpus_left_out() {
     check(&evaluate("steps", "steps"), &bounds);
 }
 
-/// Linear models that are fitted anew without the network, then without the GPU.
+/// Linear models fitted anew without the network, then without the GPU.
 #[test]
 fn linear_models_of_networks_and_gpus_left_out() {
     let found = evaluate("kernelwise", "");
@@ -82,7 +81,7 @@ fn linear_models_of_networks_and_gpus_left_out() {
     check(gpus, &[("all", "kernel-wise", 61, 0.102, 0.82), ("all", "layer-wise", 61, 0.107, 0.90)]);
 }
 
-/// A name, the steps that are left out, whether these are GPUs, the largest mean error.
+/// Name, steps to leave out, whether these are GPUs, largest mean error.
 type LeftOut<'a> = (&'a str, &'a (dyn Fn(&PublishedStep) -> bool + Sync), bool, f64);
 
 /// Published steps by efficiency models that were fitted without their networks, or their GPU.
@@ -95,7 +94,7 @@ fn published_steps_of_networks_and_gpus_left_out() {
     let all = design.values_of(&shipped);
     let is_timm = |step: &PublishedStep| step.source == "timm";
     let is_recorded = |step: &PublishedStep| step.source == "recorded";
-    // Of those recorded here: networks of the kinds, and all of both GPUs with the third of their chip.
+    // Recorded steps: networks of the kinds, and all of both GPUs with the third of their chip.
     let cases: [LeftOut<'_>; 9] = [
         ("ResNets of timm", &|step| is_timm(step) && step.family.starts_with("res"), false, 0.039),
         ("ViT of timm", &|step| is_timm(step) && step.family.starts_with("vit"), false, 0.062),
@@ -123,7 +122,7 @@ fn published_steps_of_networks_and_gpus_left_out() {
             let errors = rows.iter().map(|&row| (design.residual(row, model, share).exp() - 1.0).abs());
             errors.sum::<f64>() / rows.len() as f64
         };
-        // Fits begin at the shipped values, which know these steps: one that went nowhere would do as well as they.
+        // Fits begin at the shipped values, which know these steps: a fit that does not move would equal them.
         let (found, seen) = (mean(&model, share), mean(&shipped, 0.0));
         let holds = seen < found && found <= *most;
         (holds, format!("{name}: {found:.4} of {} steps, above {seen:.4}, at most {most}", rows.len()))
@@ -134,7 +133,7 @@ fn published_steps_of_networks_and_gpus_left_out() {
     assert!(judged.iter().all(|(holds, _)| *holds), "{}", said.join("\n"));
 }
 
-/// Fine-tuning on A100 and RTX 4090, eager and compiled, by the shipped models, which were not trained with it.
+/// Fine-tuning on A100 and RTX 4090, eager and compiled, by the shipped models, which did not see it in training.
 #[test]
 fn published_steps_that_nothing_was_trained_with() {
     let evaluated = |name: &str| {
@@ -142,7 +141,7 @@ fn published_steps_that_nothing_was_trained_with() {
         Folder::new().json(&["evaluate", "published", &file, "--seen"])
     };
     check(&evaluated("finetuning"), &[("training, bf16, torchtune", "learned", 10, 0.073, 0.8)]);
-    // Parts of language models; three priors are from a few of them.
+    // Parts of language models; three priors come from a few of them.
     let parts = [
         ("operators, bf16, liger-kernel", "learned", 161, 0.133, 0.81),
         ("operators, fp32, liger-kernel", "learned", 178, 0.288, 0.60),
@@ -150,8 +149,8 @@ fn published_steps_that_nothing_was_trained_with() {
     check(&evaluated("parts"), &parts);
 }
 
-/// Batch 1 waits for the host, whose pace is assumed: a mean that has these runs. Memory is what the driver showed; what it
-/// shows beside tensors was chosen on these runs.
+/// Batch 1 waits for the host, whose pace is assumed: a mean that includes these runs. Memory is that reported by the
+/// driver; the part beside tensors was chosen on these runs.
 #[test]
 fn milabench_at_batch_1_and_its_memory() {
     let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/samples/published/hosts.jsonl.zst");
@@ -168,8 +167,8 @@ fn milabench_at_batch_1_and_its_memory() {
     }
 }
 
-/// Training steps in FP32 by the operator models, their convolutions by a mean with an efficiency
-/// model that saw no step in FP32 and no network of their families.
+/// Training steps in FP32 by the operator models; their convolutions by a mean with an efficiency model that saw no
+/// step in FP32 and no network of their families.
 #[test]
 fn training_steps_in_fp32_of_networks_left_out() {
     let published = STEPS.iter().take_while(|step| step.source != "recorded").count();
@@ -201,8 +200,7 @@ fn training_steps_in_fp32_of_networks_left_out() {
     assert!(errors.len() == 60 && mean <= 0.092, "{mean} of {} steps", errors.len());
 }
 
-/// The script that fits the constants of several GPUs finds those that are shipped, wherever they lie: as many as it
-/// fits.
+/// The script that fits the constants of several GPUs finds the shipped ones in the sources.
 #[test]
 fn the_shipped_constants_of_scaling_are_found_in_the_sources() {
     let scripts = concat!(env!("CARGO_MANIFEST_DIR"), "/steps");

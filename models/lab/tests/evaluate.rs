@@ -1,4 +1,4 @@
-//! `evaluate` as the program is called: small files in, tables out.
+//! `evaluate` on the command line: small files in, tables out.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -22,7 +22,7 @@ fn operators_have_errors_their_worst_and_how_many_lie_in_the_range() {
     let predicted = row(&found, "elementwise", "learned, with the origin");
     assert_eq!(predicted["pairs"], 6);
     assert!(predicted["worst"].as_str().unwrap().contains("p4"), "{predicted}");
-    // The V100 and the T4 take about what they should, the P4 ten times as long.
+    // The V100 and the T4 take about the expected time, the P4 ten times as long.
     let alone = row(&found, "elementwise", "learned, shapes alone");
     assert_eq!(alone["pairs"], 3);
     assert!(alone["median_absolute_error"].as_f64().unwrap() < 0.1, "{alone}");
@@ -98,7 +98,7 @@ fn traces_of_one_workload_on_two_gpus() {
     assert!(!rows(&found).iter().any(|row| row["group"].as_str().unwrap().starts_with("other")));
 }
 
-/// What Habitat's authors measured (USENIX ATC '21, section 5.3), from shapes alone.
+/// Measurements of Habitat's authors (USENIX ATC '21, section 5.3), from shapes alone.
 #[test]
 fn the_case_studies_come_out_as_in_the_paper() {
     let found = Folder::new().json(&["evaluate", "cases"]);
@@ -119,8 +119,8 @@ fn the_case_studies_come_out_as_in_the_paper() {
     }
 }
 
-/// Li et al., read off their curves: `ResNet`-50 flattens at 600 to 800 GB/s, `DenseNet` at 500 to 700. The comparison
-/// is with the bandwidth above which 100 GB/s more save less than 5 %.
+/// Li et al., read from their curves: `ResNet`-50 flattens at 600 to 800 GB/s, `DenseNet` at 500 to 700. Compared with
+/// the bandwidth above which 100 GB/s more save less than 5 %.
 #[test]
 fn the_curve_of_a_hypothetical_titan_rtx_flattens() {
     let folder = Folder::new();
@@ -166,7 +166,7 @@ fn a_few_measurements_are_evaluated() {
         rows.iter().find(|row| row["group"] == "linear" && row["method"] == method).cloned()
     };
     let (without, five) = (row("learned, shapes alone").unwrap(), row("learned, 5 measured").unwrap());
-    // Four of the nine are left to be evaluated, in each of five draws.
+    // Four of the nine are left to evaluate, in each of five draws.
     assert_eq!((without["pairs"].as_u64(), five["pairs"].as_u64()), (Some(9), Some(20)));
     let error = |row: &Value| row["mean_absolute_error"].as_f64().unwrap();
     assert!(error(&five) < error(&without), "{found}");
@@ -174,7 +174,7 @@ fn a_few_measurements_are_evaluated() {
     assert!(folder.error(&["evaluate", "ops", "ops", "--few", "0"]).contains("--few"));
 }
 
-/// The published pairs that are committed, of which docs/accuracy.md has the table.
+/// The committed published pairs, whose table is in docs/accuracy.md.
 #[test]
 fn several_gpus_are_predicted_better_than_by_linear_scaling() {
     let folder = Folder::new();
@@ -203,8 +203,8 @@ fn several_gpus_are_predicted_better_than_by_linear_scaling() {
     assert!(folder.error(&["evaluate", "scaling", "other.csv"]).contains("other.csv:1: the columns are not"));
 }
 
-/// A machine that is there for ever, one that never is, and one that comes and goes: every plan ends
-/// by its deadline, at the spot price in the first zone and at that of the machine on demand in the second.
+/// A machine that is always available, one that never is, and an intermittent one: every plan ends by its deadline, at
+/// the spot price in the first zone and at the on-demand price in the second.
 #[test]
 fn plans_on_spot_end_in_time_in_every_zone() {
     let folder = Folder::new();
@@ -228,12 +228,12 @@ fn plans_on_spot_end_in_time_in_every_zone() {
             _ => assert!((0.35..0.9).contains(&cost), "{row}"),
         }
     }
-    // What was watched is known by its zone; of the others only the typical machine and the trace itself.
+    // Zones with traces use them; other zones only have the typical machine and the trace itself.
     let bases = |name: &str| {
         let of_trace = rows(&found[0]).iter().filter(|row| row["trace"] == name && row["max_parts"] == 2);
         of_trace.map(|row| row["basis"].as_str().unwrap()).collect::<Vec<_>>()
     };
-    // By zone: three of four machines are not all of them.
+    // By zone: three of four machines do not count as all of them.
     let by_zone: Vec<(&str, u64, f64)> = rows(&found[3])
         .iter()
         .map(|row| {
@@ -272,8 +272,8 @@ fn plans_of_many_jobs_are_compared_with_list_schedules() {
     assert!((0.3..=1.000_001).contains(&cost) && (0.0..0.5).contains(&gap), "{row}");
 }
 
-/// A recorded step in FP32 on a GPU with TF32, which no prediction may be faster than: the models that are fitted for
-/// the evaluation answer in both.
+/// A recorded step in FP32 on a GPU with TF32, which no prediction may beat: models fitted for the evaluation answer in
+/// both.
 #[test]
 fn recorded_steps_in_fp32_are_evaluated() {
     let folder = Folder::new();

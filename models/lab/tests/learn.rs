@@ -1,4 +1,4 @@
-//! Training: it finds what is known to be there, and the same bits every time.
+//! Training recovers known functions, and gives the same bits every time.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -23,8 +23,8 @@ fn sigmoid(x: f32) -> f32 {
     1.0 / (1.0 + (-x).exp())
 }
 
-/// Rows of a bounded function of two features, the third being noise; three groups reach
-/// e^−0.3, 1 and e^0.3 times the share.
+/// Rows of a bounded function of two features, with a third of noise; three groups reach e^−0.3, 1 and e^0.3 times the
+/// share.
 fn rows(count: usize) -> Rows {
     let mut random = Random::new(11);
     let mut rows = Rows::default();
@@ -190,7 +190,7 @@ fn habitats_rows_are_kept_apart_by_gpu_and_split() {
     let trained = prepared.trained_on.values().sum::<usize>();
     assert_eq!(trained, prepared.rows.len());
     assert!((330..390).contains(&trained), "{trained}");
-    // One configuration is held out on all GPUs or on none.
+    // A configuration is held out on all GPUs or on none.
     let counts: Vec<usize> = prepared.trained_on.values().copied().collect();
     assert_eq!(counts[0], counts[1]);
 

@@ -1,5 +1,5 @@
-//! The shipped models on real measurements, where these lie beside a checkout
-//! (`../shared/data`): what is told of their errors is what is found.
+//! The shipped models on real measurements, if these are beside a checkout (`../shared/data`): the documented errors
+//! are the actual ones.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -51,7 +51,7 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// The errors that docs/accuracy.md has, and no worse: dense models of all layouts, and by precision.
+/// The errors in docs/accuracy.md, and no worse: dense models of all layouts, and by precision.
 fn steps_of_language_models_on_many_gpus(data: &Path) {
     let folder = Folder::new();
     let found = folder.json(&["evaluate", "llm", text(data)]);
@@ -107,7 +107,7 @@ fn policies_on_spot_cost_what_is_known(data: &Path) {
     }
 }
 
-/// The figures that the choice rests on are those that the shipped models give.
+/// The errors behind the choice of methods are those of the shipped models.
 fn the_errors_told_are_those_found(data: &Path) {
     let models: PathBuf = [env!("CARGO_MANIFEST_DIR"), ".."].iter().collect();
     let folder = Folder::new();
@@ -129,8 +129,8 @@ fn the_errors_told_are_those_found(data: &Path) {
                     let Some(told) = validated(method, known, kind) else { continue };
                     let row = row(&found, &group, method.name());
                     let error = row["mean_absolute_error"].as_f64().unwrap();
-                    // Other processors may round the last digits otherwise.
-                    let said = format!("{group}, {}: {error} told as {}", method.name(), told.error);
+                    // Other CPUs may round the last digits differently.
+                    let said = format!("{group}, {}: {error} documented as {}", method.name(), told.error);
                     assert!((error - told.error).abs() < 1e-4, "{said}");
                     assert_eq!(row["pairs"].as_u64().unwrap(), u64::from(told.steps), "{said}");
                     seen += 1;
@@ -197,17 +197,17 @@ fn steps_of_networks_and_gpus_left_out(data: &Path) {
     assert!(error(within, "kernel-wise, as published") > error(within, "kernel-wise"));
     assert!(error(within, "end-to-end") > error(within, "layer-wise"));
     assert!(error(elsewhere, "kernel-wise") < 0.1);
-    // What is told beside other methods.
+    // The errors documented beside other methods.
     for (mode, steps) in [(Mode::Training, 18), (Mode::Inference, 43)] {
         for method in [Method::KernelWise, Method::LayerWise, Method::EndToEnd] {
             let lines = bundled::kernel_wise();
             let is_asked = |it: &&Evaluated| (it.gpu.as_ref(), it.method, it.mode) == (None, method, mode);
-            // Of every maker's GPUs apart.
+            // By maker.
             let told: Vec<&Evaluated> = lines.errors.iter().filter(is_asked).collect();
             let count: u32 = told.iter().map(|told| told.steps).sum();
             let error = told.iter().map(|told| told.error * f64::from(told.steps)).sum::<f64>() / f64::from(count);
             let found = row(elsewhere, &mode.to_string(), method.name())["mean_absolute_error"].as_f64().unwrap();
-            assert!((found - error).abs() < 0.001 && count == steps, "{method}: {found}, told as {told:?}");
+            assert!((found - error).abs() < 0.001 && count == steps, "{method}: {found}, documented as {told:?}");
         }
     }
     let of = |table: &str, method: &str| row(operators, table, method)["mean_absolute_error"].as_f64().unwrap();
@@ -233,12 +233,12 @@ fn steps_of_networks_and_gpus_left_out(data: &Path) {
 
 static CATALOG: LazyLock<Catalog> = LazyLock::new(|| Catalog::new(bundled::gpus()));
 
-/// Every n-th repetition: the nine say nearly the same.
+/// One repetition: the nine are nearly equal.
 fn first_repetition(rows: Vec<Recorded>) -> Vec<Recorded> {
     rows.into_iter().filter(|row| &*row.repetition == "exp01").collect()
 }
 
-/// The shipped model is what training on the data gives, to the byte.
+/// Training on the data gives the shipped model.
 fn the_shipped_model_is_that_of_the_data(dir: &Path) {
     let rows = profet::read(dir).unwrap();
     assert_eq!(rows.len(), 4 * 2178);
@@ -247,7 +247,7 @@ fn the_shipped_model_is_that_of_the_data(dir: &Path) {
     let all: Vec<&Recorded> = rows.iter().collect();
     let again = fit(&all, &CATALOG, shipped.trained_on(), sizes).unwrap();
     assert_eq!(again.settings(), shipped.settings());
-    // Other processors may round the last digit otherwise: predictions, not bytes, are compared.
+    // Other CPUs may round the last digit differently: compare predictions, not bytes.
     let some: Vec<&Recorded> = rows.iter().step_by(97).collect();
     for (a, b) in evaluate(&again, &some).iter().zip(evaluate(&shipped, &some)) {
         for (a, b) in a.predicted.iter().zip(b.predicted) {
@@ -256,7 +256,7 @@ fn the_shipped_model_is_that_of_the_data(dir: &Path) {
     }
 }
 
-/// Networks left out, one repetition: the aims, with what nine repetitions add.
+/// Networks left out, one repetition: the targets, plus the effect of nine repetitions.
 fn networks_that_were_left_out_are_predicted(dir: &Path) {
     let rows = first_repetition(profet::read(dir).unwrap());
     let keep = ["VGG11", "VGG16", "ResNet18", "ResNet50", "AlexNet", "InceptionV3"];
@@ -274,7 +274,7 @@ fn networks_that_were_left_out_are_predicted(dir: &Path) {
     assert!((0.6..0.99).contains(&coverage), "{coverage}");
 }
 
-/// 10.7 % on all repetitions; 16.3 % while the factors of waiting were drawn to 0.
+/// 10.7 % on all repetitions; 16.3 % when the factors of waiting shrank to 0.
 fn kinds_of_operators_that_were_left_out_are_predicted(dir: &Path) {
     let rows = first_repetition(profet::read(dir).unwrap());
     let kinds = kinds_left_out(&rows, &CATALOG).unwrap();

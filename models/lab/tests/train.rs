@@ -1,4 +1,4 @@
-//! `train` as the program is called: weights, cards, and what is refused.
+//! `train` on the command line: weights, cards, and refusals.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use collected::collected;
 use program::{Folder, row};
 
-/// `linear` on three GPUs: 13 µs and the arithmetic at four fifths of what each holds.
+/// `linear` on three GPUs: 13 µs and the arithmetic at four fifths of each peak.
 fn law(rows: usize) -> String {
     let mut table = "op,gpu,M,N,K,split,latency_ms\n".to_owned();
     for row in 0..rows {
@@ -47,12 +47,12 @@ fn operator_models_are_trained_evaluated_and_go_on_where_they_stopped() {
     assert!(bytes[1..].iter().all(|fold| *fold != bytes[0]));
     assert!(!folder.0.path().join("one/unfinished").exists());
 
-    // Weights that are there are not overwritten unasked.
+    // Existing weights are not overwritten without --force.
     let refused = folder.error(&["train", "--data", "data", "--out", "one"]);
     assert!(refused.contains("operators.safetensors") && refused.contains("already exists"), "{refused}");
     assert_eq!(read("one/operators.safetensors"), bytes[0]);
 
-    // The same data with the same seed give the same bytes; another seed's parts are not used.
+    // The same data with the same seed give the same bytes; parts of another seed are not used.
     let train = |seed: &str| folder.ok(&["train", "--data", "data", "--out", "one", "--seed", seed, "--force"]);
     std::fs::create_dir(folder.0.path().join("one/unfinished")).unwrap();
     std::fs::copy(
@@ -65,8 +65,8 @@ fn operator_models_are_trained_evaluated_and_go_on_where_they_stopped() {
     train("1");
     assert_eq!(names.clone().map(|name| read(&format!("one/{name}"))), bytes);
 
-    // A part that an interrupted run left is taken as it is: here that of everything stands
-    // for the GPU left out, which tells.
+    // A part from an interrupted run is used as it is: here the part of everything replaces that of the GPU left out,
+    // which shows in the weights.
     std::fs::create_dir(folder.0.path().join("one/unfinished")).unwrap();
     std::fs::copy(
         folder.0.path().join("one/operators.safetensors"),
@@ -80,8 +80,7 @@ fn operator_models_are_trained_evaluated_and_go_on_where_they_stopped() {
     assert_eq!(names.map(|name| read(&format!("one/{name}"))), bytes);
 
     let found = folder.json(&["evaluate", "ops", "data/neusight/ops", "--models", "one"]);
-    // A few thousand rows teach the law to a tenth, on GPUs that were left out; the peaks by
-    // themselves are a quarter off.
+    // A few thousand rows teach the law to a tenth, on GPUs that were left out; the peaks alone are off by a quarter.
     let median = |method: &str| row(&found, "linear", method)["median_absolute_error"].as_f64().unwrap();
     for method in ["learned, shapes alone", "learned, with the origin"] {
         assert!(median(method) < 0.1, "{method}: {}", median(method));
@@ -107,12 +106,12 @@ fn models_are_trained_on_collected_operators() {
         let found = folder.json(&["evaluate", "ops", "operators.csv", "--models", models, "--seen"]);
         row(&found, "linear on t4", "learned, shapes alone")["median_absolute_error"].as_f64().unwrap()
     };
-    // By rule the GPU would be twice as fast; ten passes over few rows teach most of that.
+    // By rule the GPU would be twice as fast; ten passes over a few rows teach most of that.
     let (with, without) = (error("with"), error("without"));
     assert!(without > 0.3 && with < 0.6 * without, "{with} {without}");
 }
 
-/// Products on two GPUs at 80 % of their FP32 peak, and on a third for evaluating.
+/// Products on two GPUs at 80 % of their FP32 peak, and on a third for evaluation.
 fn operator_table() -> String {
     let rows = (0..120_u64).flat_map(|index| {
         let [m, n, k] = [64 * (1 + index % 5), 128 * (1 + index / 5 % 6), 64 * (1 + index / 30)];
@@ -141,7 +140,7 @@ fn habitats_networks_are_trained() {
     let card = std::fs::read_to_string(models.join("habitat-mlp-linear.md")).unwrap();
     assert!(card.contains("SHA-256") && card.contains("--layers 2 --width 16") && card.contains("| p4"), "{card}");
 
-    // The same seed, the same file; an existing one is not replaced unasked.
+    // The same seed, the same file; an existing one is not replaced without --force.
     let weights = std::fs::read(models.join("habitat-mlp-linear.safetensors")).unwrap();
     assert!(folder.error(&train).contains("--force"));
     folder.ok(&[&train[..], &["--out", "again"]].concat());

@@ -1,7 +1,7 @@
-//! The buffers that CUPTI fills with records.
+//! Buffers that CUPTI fills with records.
 //!
-//! At most [`MOST`] of [`SIZE`] bytes exist. Where all are in use CUPTI is given none, and
-//! drops records and counts them: the program is never made to wait.
+//! At most [`MOST`] buffers of [`SIZE`] bytes exist. If all are in use, CUPTI gets none, drops records and counts them:
+//! the program never waits.
 #![expect(unsafe_code, reason = "memory that goes to C and comes back; every block says why it is sound")]
 
 use std::ffi::c_void;
@@ -11,42 +11,42 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::collect::{Collected, LONGEST_NAME, launches_work};
 use crate::{library, record, system};
 
-/// Bytes of a buffer: some 15,000 kernels.
+/// Bytes of a buffer: about 15,000 kernels.
 pub const SIZE: usize = 4 << 20;
-/// Buffers at most.
+/// Most buffers.
 pub const MOST: usize = 16;
 
-/// Buffers that are free, and how many CUPTI has.
+/// Free buffers, and the number that CUPTI holds.
 struct Pool {
     free: Vec<Box<[u64]>>,
     lent: usize,
 }
 
 static POOL: Mutex<Pool> = Mutex::new(Pool { free: Vec::new(), lent: 0 });
-/// What records are collected in, while a window is open.
+/// Collects the records while a window is open.
 static SINK: Mutex<Option<Collected>> = Mutex::new(None);
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Records are collected from here on.
+/// Starts collecting records.
 pub fn open() {
     *locked(&SINK) = Some(Collected::default());
 }
 
-/// Ends collecting, and frees what is free.
+/// Stops collecting, and frees unused buffers.
 pub fn close() -> Collected {
     locked(&POOL).free = Vec::new();
     locked(&SINK).take().unwrap_or_default()
 }
 
-/// Whether no more is taken in.
+/// Whether the collection is full.
 pub fn is_full() -> bool {
     locked(&SINK).as_ref().is_some_and(Collected::is_full)
 }
 
-/// Whether anything that ran on a GPU was recorded, of what CUPTI has delivered.
+/// Whether CUPTI has delivered a record of GPU work.
 pub fn have_work() -> bool {
     locked(&SINK).as_ref().is_some_and(|collected| !collected.work.is_empty())
 }
@@ -68,16 +68,16 @@ impl Pool {
     }
 }
 
-/// CUPTI asks for a buffer.
+/// Called by CUPTI to request a buffer.
 ///
 /// # Safety
-/// Each address is null or that of a variable of the caller's.
+/// Each address is null or points to a variable of the caller's.
 pub unsafe extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize, most_records: *mut usize) {
     if buffer.is_null() || size.is_null() || most_records.is_null() {
         return;
     }
     let lent = if system::is_at_home() { catch_unwind(|| locked(&POOL).lend()).ok().flatten() } else { None };
-    // 64-bit numbers, since CUPTI wants buffers aligned to 8 bytes.
+    // 64-bit numbers, because CUPTI needs buffers aligned to 8 bytes.
     let address = lent.map_or(std::ptr::null_mut(), |lent| Box::into_raw(lent).cast::<u8>());
     // SAFETY: the caller's promise; none of them is null.
     unsafe {
@@ -87,18 +87,18 @@ pub unsafe extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize, most_
     }
 }
 
-/// CUPTI gives a buffer back.
+/// Called by CUPTI to return a buffer.
 ///
 /// # Safety
-/// `buffer` is null or was given by [`requested`], and nobody else uses it any more.
+/// `buffer` is null or comes from [`requested`], and nothing else uses it any more.
 pub unsafe extern "C" fn completed(_context: *mut c_void, _stream: u32, buffer: *mut u8, size: usize, filled: usize) {
     if buffer.is_null() || size != SIZE || !system::is_at_home() {
         return;
     }
-    // A fault of ours must not reach the program.
+    // A panic of ours must not reach the program.
     let _ = catch_unwind(AssertUnwindSafe(|| {
         if let (Ok(cupti), Some(sink)) = (library::cupti(), locked(&SINK).as_mut()) {
-            // SAFETY: names are of records that CUPTI has just given, and its own to keep.
+            // SAFETY: the names belong to records that CUPTI has just returned, and CUPTI owns them.
             let mut text = |address: usize| unsafe { system::text(address, LONGEST_NAME) };
             let mut launches = |driver, function| launches_work(cupti.function(driver, function).as_bytes());
             let mut each = |bytes: &[u8]| {
@@ -106,14 +106,13 @@ pub unsafe extern "C" fn completed(_context: *mut c_void, _stream: u32, buffer: 
                     sink.take(record, &mut text, &mut launches);
                 }
             };
-            // SAFETY: the buffer has just been given back with `filled` bytes in it.
+            // SAFETY: CUPTI has just returned the buffer with `filled` bytes in it.
             unsafe { cupti.records(buffer, filled.min(size), &mut each) };
         }
     }));
     #[expect(clippy::cast_ptr_alignment, reason = "it was made as a box of 64-bit numbers")]
     let slice = std::ptr::slice_from_raw_parts_mut(buffer.cast::<u64>(), SIZE / 8);
-    // SAFETY: address and size are those of a box that `requested` gave away, and CUPTI
-    // does not use it any more.
+    // SAFETY: address and size are those of a box from `requested`, and CUPTI does not use it any more.
     let buffer = unsafe { Box::from_raw(slice) };
     let _ = catch_unwind(AssertUnwindSafe(|| {
         let mut pool = locked(&POOL);
@@ -141,9 +140,9 @@ mod tests {
 
     #[test]
     fn a_stranger_gets_no_buffer() {
-        // The process is not settled in this test, so it counts as a child.
+        // This test has not called `settle`, so the process counts as a child.
         let (mut buffer, mut size, mut most) = (std::ptr::dangling_mut(), 1, 1);
-        // SAFETY: these are variables of this frame, and no buffer is given back.
+        // SAFETY: these are variables of this frame, and no buffer is returned.
         unsafe {
             requested(&raw mut buffer, &raw mut size, &raw mut most);
             assert!(buffer.is_null() && size == 0 && most == 0);

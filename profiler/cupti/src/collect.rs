@@ -1,23 +1,22 @@
-//! Everything kept of a window, within bounds.
+//! Collects the records of a window, within bounds.
 //!
-//! Memory is the user's program's: at most [`MOST_WORK`] kernels, copies and fills are
-//! kept, as many calls, and [`MOST_NAMES`] bytes of names. What is over is counted. No
-//! failure to allocate ends the process.
+//! The memory is that of the user's program: keeps at most [`MOST_WORK`] kernels, copies and fills, the same number of
+//! calls, and [`MOST_NAMES`] bytes of names, and counts the rest. A failed allocation does not end the process.
 
 use std::collections::HashMap;
 
 use crate::record::{Launch, Record, Work};
 
-/// Kernels, copies and fills of a window at most (96 bytes each).
+/// Most kernels, copies and fills of a window (96 bytes each).
 pub const MOST_WORK: usize = 1 << 20;
-/// NVTX ranges of a window at most.
+/// Most NVTX ranges of a window.
 pub const MOST_RANGES: usize = 1 << 18;
-/// Bytes of names at most.
+/// Most bytes of names.
 pub const MOST_NAMES: usize = 16 << 20;
-/// Bytes of one name at most.
+/// Most bytes of a name.
 pub const LONGEST_NAME: usize = 4096;
 
-/// What ran on a device.
+/// Work on a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
     /// A kernel: its name's number and its configuration.
@@ -35,11 +34,11 @@ pub struct Call {
     pub times: [u64; 2],
     /// Process and thread.
     pub thread: [u32; 2],
-    /// Number that its work has too.
+    /// Correlation id that it shares with its work.
     pub correlation: u32,
-    /// Its function's number.
+    /// Number of its function.
     pub function: u32,
-    /// Of the driver's interface, not the runtime's.
+    /// Whether it is of the driver's API, not the runtime's.
     pub driver: bool,
 }
 
@@ -57,7 +56,7 @@ pub struct Range {
     id: u32,
 }
 
-/// Everything kept of a window.
+/// Records of a window.
 #[derive(Debug, Default)]
 pub struct Collected {
     /// Work of devices.
@@ -70,7 +69,7 @@ pub struct Collected {
     pub names: Vec<Box<[u8]>>,
     /// Kernels among the work.
     pub kernels: u64,
-    /// Records that were not kept: over the bounds, or without usable times.
+    /// Records that were dropped: over the bounds, or without usable times.
     pub lost: u64,
     numbers: HashMap<Box<[u8]>, u32>,
     name_bytes: usize,
@@ -79,13 +78,13 @@ pub struct Collected {
 }
 
 impl Collected {
-    /// Whether no more work is taken in.
+    /// Whether no more work fits.
     pub fn is_full(&self) -> bool {
         self.work.len() >= MOST_WORK
     }
 
-    /// Takes a record in. `text` reads the C string at an address; `launches` says whether
-    /// a function, of the driver's interface or not, can launch work.
+    /// Adds a record. `text` reads the C string at an address; `launches` returns whether a function, of the driver's
+    /// API if true, can launch work.
     pub fn take(
         &mut self,
         record: Record,
@@ -127,7 +126,7 @@ impl Collected {
         }
     }
 
-    /// Keeps work with usable times; those that are cut off have an end of 0.
+    /// Keeps work with usable times; work that was cut off has an end of 0.
     fn work(&mut self, work: Work, what: What) -> bool {
         let kept = work.start > 0 && work.end >= work.start && push(&mut self.work, (work, what), MOST_WORK);
         self.lost += u64::from(!kept);
@@ -151,7 +150,7 @@ impl Collected {
     }
 }
 
-/// Adds to a list within bounds, unless there is no memory.
+/// Adds to a list, if it is within bounds and memory suffices.
 fn push<T>(list: &mut Vec<T>, item: T, most: usize) -> bool {
     let fits = list.len() < most && (list.len() < list.capacity() || list.try_reserve(list.len().max(64)).is_ok());
     if fits {
@@ -160,8 +159,8 @@ fn push<T>(list: &mut Vec<T>, item: T, most: usize) -> bool {
     fits
 }
 
-/// Whether a function of that name can launch work on a device: `cudaLaunchKernel`,
-/// `cuGraphLaunch`, `cudaMemcpyAsync`, `cuMemsetD8Async` …
+/// Whether a function of this name can launch work on a device: `cudaLaunchKernel`, `cuGraphLaunch`, `cudaMemcpyAsync`,
+/// `cuMemsetD8Async` …
 pub fn launches_work(name: &[u8]) -> bool {
     ["aunch", "emcpy", "emset"].iter().any(|part| name.windows(part.len()).any(|window| window == part.as_bytes()))
 }

@@ -1,9 +1,7 @@
-//! Opens the window after a while, and closes it: by time, because no more fits, or
-//! because the process ends.
+//! Opens the window after a delay, and closes it: after its time, when it is full, or when the process ends.
 //!
-//! All of it happens on a thread of this library; only when the process ends by itself
-//! within the window does its last thread write the trace (the other one may wait in
-//! vain for a processor then).
+//! All of this runs on a thread of this library. Only if the process ends normally inside the window, its last thread
+//! writes the trace: the other thread may get no CPU time then.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -19,7 +17,7 @@ use crate::settings::Settings;
 use crate::talk::{self, Line};
 use crate::{buffers, system, trace};
 
-/// How far the recording is.
+/// Stage of the recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     /// Before the window.
@@ -51,17 +49,15 @@ static CHANGED: Condvar = Condvar::new();
 static LINE: Mutex<Option<Line>> = Mutex::new(None);
 static STARTED: OnceLock<(Instant, Settings)> = OnceLock::new();
 
-/// How often an open window is looked after.
+/// Seconds between looks at an open window.
 const LOOK: Duration = Duration::from_millis(100);
-/// Between the end of recording and the last records: work that was launched before runs
-/// to its end.
+/// From the end of recording to the last records: work that was launched before still finishes.
 const SETTLE: Duration = Duration::from_millis(100);
-/// How long a window in which nothing runs stays open beyond its length: a program may load data and kernels long after
-/// it started CUDA.
+/// Longest extension of a window in which nothing runs: a program may load data and kernels long after it started CUDA.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long the end of the process waits for a window that is being opened.
+/// Longest wait of the process's end for a window that is opening.
 const OPENING: Duration = Duration::from_secs(2);
-/// How long it waits for a trace that is being written.
+/// Longest wait of the process's end for a trace that is being written.
 const WRITING: Duration = Duration::from_secs(10);
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -73,7 +69,7 @@ fn enter(stage: Stage) {
     CHANGED.notify_all();
 }
 
-/// Goes from one stage to another, unless it is over by now.
+/// Moves from one stage to another, unless the stage has changed.
 fn step(from: Stage, to: Stage) -> bool {
     let mut state = locked(&STATE);
     let fits = state.stage == from;
@@ -94,7 +90,7 @@ fn is_heard() -> bool {
     locked(&LINE).as_ref().is_some_and(|line| line.descriptor().is_some())
 }
 
-/// Starts the recording of this process, on a thread of its own.
+/// Starts the recording of this process, on its own thread.
 pub fn start(settings: Settings) {
     if STARTED.set((Instant::now(), settings)).is_ok() && system::at_exit(at_exit) {
         let _ = system::start_thread(|| {
@@ -114,7 +110,7 @@ fn conduct() {
     let rest = settings.after.saturating_sub(started.elapsed());
     let waiting = CHANGED.wait_timeout_while(state, rest, |state| state.stage == Stage::Waiting);
     drop(waiting);
-    // Whether anybody is still there: nothing is recorded for nobody.
+    // Do not record if the listener is gone.
     say(&json!({"type": "ping"}));
     if !is_heard() || !step(Stage::Waiting, Stage::Opening) {
         return;
@@ -146,7 +142,7 @@ fn open() -> Result<(&'static Cupti, Window, Duration), String> {
     }
 }
 
-/// Waits for the end of the window, whose length counts anew as long as nothing has run.
+/// Waits for the end of the window, which starts again while nothing has run.
 fn watch(cupti: &Cupti, settings: &Settings, window: Window) {
     let mut since = window.since;
     while !buffers::is_full() {
@@ -170,7 +166,7 @@ fn watch(cupti: &Cupti, settings: &Settings, window: Window) {
     }
 }
 
-/// Ends the window and writes what it holds.
+/// Ends the window and writes its records.
 fn close(cupti: &Cupti, settings: &Settings, window: Window, settle: Duration) {
     let began = Instant::now();
     let seconds = window.since.elapsed().as_secs_f64();
@@ -196,7 +192,7 @@ fn close(cupti: &Cupti, settings: &Settings, window: Window, settle: Duration) {
     }
 }
 
-/// Writes the trace under another name first: what is announced is whole.
+/// Writes the trace under a temporary name first, so that an announced file is complete.
 fn write(cupti: &Cupti, collected: &Collected, folder: &Path, file: &str) -> io::Result<u64> {
     // At the process's end this is a thread of the program.
     system::bear_short_files();
@@ -217,9 +213,9 @@ fn write(cupti: &Cupti, collected: &Collected, folder: &Path, file: &str) -> io:
     written
 }
 
-/// The process ends by itself.
+/// Runs when the process exits normally.
 extern "C" fn at_exit() {
-    // In a child of the process there is nothing to end.
+    // A child of the process has nothing to end.
     if system::is_at_home() {
         let _ = std::panic::catch_unwind(last_words);
     }
@@ -236,7 +232,7 @@ fn last_words() {
     match (reached, open, library_if(reached)) {
         (Stage::Waiting, ..) if step(Stage::Waiting, Stage::Done) => {
             say(&talk::dropped(&format!(
-                "the program ended {:.1} s after it started CUDA, and the window was to open after {:.1} s; try a smaller \
+                "the program ended {:.1} s after it started CUDA, and the window opens after {:.1} s; try a smaller \
                  --after-seconds",
                 started.elapsed().as_secs_f64(),
                 settings.after.as_secs_f64()
@@ -254,7 +250,7 @@ fn last_words() {
     say(&talk::exit());
 }
 
-/// CUPTI, where it is loaded: the end of a process is no time to load it.
+/// CUPTI, if it is loaded: do not load it at the end of a process.
 fn library_if(stage: Stage) -> Option<&'static Cupti> {
     if stage == Stage::Recording { library::cupti().ok() } else { None }
 }

@@ -1,8 +1,7 @@
-//! Which CUPTI to take, of several that may be there.
+//! Chooses a CUPTI among several.
 //!
-//! A process must have one only, and it must not be newer than the driver. So: the one
-//! that is loaded already, else the one that belongs to the CUDA runtime that is loaded,
-//! else the one the loader finds for the driver's version and those before it, else that
+//! A process may have only one, and it must not be newer than the driver. In order: the one that is already loaded; the
+//! one of the CUDA runtime that is loaded; the one that the loader finds for the driver's version and older ones; that
 //! of an installed toolkit.
 
 use std::ffi::OsString;
@@ -10,13 +9,13 @@ use std::path::{Path, PathBuf};
 
 use crate::settings::LIBRARY;
 
-/// The newest CUPTI that is looked for.
+/// Newest CUPTI version to look for.
 const NEWEST: u32 = 13;
-/// The oldest, whose records have all that is read.
+/// Oldest version whose records have all fields that we read.
 const OLDEST: u32 = 11;
 
-/// Paths and names to load, in order. `maps` is the text of `/proc/self/maps`, `driver`
-/// the driver's CUDA version (12040 for 12.4).
+/// Paths and names to load, in order. `maps` is the text of `/proc/self/maps`, `driver` the driver's CUDA version
+/// (12040 for 12.4).
 pub fn candidates(maps: &str, driver: u32, variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
     let given = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     if let Some(path) = given(LIBRARY) {
@@ -28,7 +27,7 @@ pub fn candidates(maps: &str, driver: u32, variable: impl Fn(&str) -> Option<OsS
     let mut found = Vec::new();
     let newest = (driver / 1000).clamp(OLDEST, NEWEST);
     let file = |major: u32| {
-        // CUDA 11's carries the whole version; its link for builds does not.
+        // CUDA 11 uses the full version in the name; its unversioned link is only for builds.
         if major == 11 { "libcupti.so".to_owned() } else { format!("libcupti.so.{major}") }
     };
     let mut majors: Vec<u32> = (OLDEST..=newest).rev().collect();
@@ -36,7 +35,7 @@ pub fn candidates(maps: &str, driver: u32, variable: impl Fn(&str) -> Option<OsS
         let name = runtime.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let major = name.trim_start_matches("libcudart.so.").split('.').next().and_then(|major| major.parse().ok());
         let (Some(major), Some(folder)) = (major, runtime.parent()) else { continue };
-        // Toolkit and PyPI's packages for CUDA 13, PyPI's before, Debian-like layouts.
+        // Toolkit and PyPI packages for CUDA 13, older PyPI packages, Debian-like layouts.
         for folder in [
             folder.to_owned(),
             folder.join("../../cuda_cupti/lib"),
@@ -58,7 +57,7 @@ pub fn candidates(maps: &str, driver: u32, variable: impl Fn(&str) -> Option<OsS
     found
 }
 
-/// Mapped files whose names begin so.
+/// Mapped files whose names have this prefix.
 fn mapped<'a>(maps: &'a str, prefix: &'a str) -> impl Iterator<Item = &'a Path> + 'a {
     maps.lines()
         .filter_map(|line| line.find('/').and_then(|at| line.get(at..)))

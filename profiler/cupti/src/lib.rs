@@ -1,18 +1,17 @@
-//! The library that `habitat-tui run --cupti` has loaded into a CUDA program.
+//! The library that `habitat-tui run --cupti` loads into a CUDA program.
 //!
-//! It records kernels, copies, the calls that launch them and NVTX ranges through CUPTI's
-//! activity records for a window of time, writes them as a Chrome trace into a private
-//! folder, and tells the program over its socket, in the words of
-//! `profiler/hook/README.md`. `profiler/cupti/README.md` has the rules it keeps.
+//! For a window of time, it records kernels, copies, the calls that launch them and NVTX ranges through CUPTI's
+//! activity records. It writes them as a Chrome trace into a private folder, and reports to the program over its socket
+//! with the messages of `profiler/hook/README.md`. `profiler/cupti/README.md` has its rules.
 //!
-//! - [`entry`]: what CUDA and NVTX call, and the end of the process;
-//! - [`conductor`]: opens and closes the window;
-//! - [`find`], [`library`]: which CUPTI, and its functions;
-//! - [`buffers`]: the buffers CUPTI fills;
-//! - [`record`]: the bytes of one record → what is kept of it;
-//! - [`collect`]: everything kept, within bounds;
-//! - [`trace`]: that as a Chrome trace;
-//! - [`settings`], [`talk`]: what it is told, and what it tells;
+//! - [`entry`]: functions that CUDA and NVTX call;
+//! - [`conductor`]: opens and closes the window, also at the end of the process;
+//! - [`find`], [`library`]: choice of a CUPTI, and its functions;
+//! - [`buffers`]: buffers that CUPTI fills;
+//! - [`record`]: parses the bytes of a record;
+//! - [`collect`]: collects records, within bounds;
+//! - [`trace`]: writes them as a Chrome trace;
+//! - [`settings`], [`talk`]: settings, and messages;
 //! - [`system`]: signals, forks and the end of the process.
 
 #![cfg(target_os = "linux")]

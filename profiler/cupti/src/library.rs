@@ -1,7 +1,7 @@
 //! NVIDIA's libraries in the process, and their functions.
 //!
-//! Results are taken as plain numbers, not as cudarc's enumerations: a newer CUPTI may
-//! answer a number that those do not have, which would be undefined behaviour.
+//! Results are plain numbers, not cudarc's enumerations: a newer CUPTI may return a number that those lack, which would
+//! be undefined behaviour.
 #![expect(unsafe_code, reason = "calls of NVIDIA's libraries; every block says why it is sound")]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -17,9 +17,9 @@ use crate::system::Library;
 use crate::trace::Device;
 use crate::{find, system};
 
-/// Asks for an empty buffer: where it is put, its size, and how many records it may take.
+/// Requests an empty buffer: its address, its size, and the most records it may hold.
 pub type Requested = unsafe extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
-/// Gives a filled buffer back: context, stream, buffer, its size, bytes filled.
+/// Returns a filled buffer: context, stream, buffer, its size, bytes filled.
 pub type Completed = unsafe extern "C" fn(*mut c_void, u32, *mut u8, usize, usize);
 
 type Callback = extern "C" fn(*mut c_void, u32, u32, *const c_void);
@@ -33,7 +33,7 @@ type CallbackName = unsafe extern "C" fn(u32, u32, *mut *const c_char) -> u32;
 type ResultString = unsafe extern "C" fn(u32, *mut *const c_char) -> u32;
 type Nvtx = unsafe extern "C" fn(*const c_void) -> c_int;
 
-/// The functions of CUPTI that are used.
+/// Functions of CUPTI.
 pub struct Cupti {
     subscribe: Subscribe,
     unsubscribe: Unsubscribe,
@@ -48,14 +48,14 @@ pub struct Cupti {
     nvtx: [Option<Nvtx>; 2],
 }
 
-/// A subscription, the right to record.
+/// A subscription: the right to record.
 #[derive(Debug, Clone, Copy)]
 pub struct Subscription(usize);
 
-/// CUPTI, found and loaded at the first call.
+/// CUPTI, loaded at the first call.
 ///
 /// # Errors
-/// What is missing, in words for the user.
+/// The missing part, in words for the user.
 pub fn cupti() -> Result<&'static Cupti, String> {
     static CUPTI: OnceLock<Result<Cupti, String>> = OnceLock::new();
     CUPTI.get_or_init(find_cupti).as_ref().map_err(Clone::clone)
@@ -64,7 +64,7 @@ pub fn cupti() -> Result<&'static Cupti, String> {
 /// The CUDA version of the driver, as 12040 for 12.4.
 ///
 /// # Errors
-/// Where there is no driver, or one that does not answer.
+/// If there is no driver, or it does not answer.
 pub fn driver_version() -> Result<u32, String> {
     let driver = driver().ok_or("there is no libcuda.so.1, the NVIDIA driver's library")?;
     let Some(get) = driver.symbol(c"cuDriverGetVersion") else {
@@ -88,7 +88,7 @@ fn driver() -> Option<Library> {
 }
 
 fn find_cupti() -> Result<Cupti, String> {
-    // Before anything of CUPTI's: version 13 crashes without a driver.
+    // Check before any call of CUPTI: version 13 crashes without a driver.
     let driver = driver_version()?;
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let candidates = find::candidates(&maps, driver, |name| std::env::var_os(name));
@@ -99,7 +99,7 @@ fn find_cupti() -> Result<Cupti, String> {
 }
 
 fn load(path: &Path) -> Option<Library> {
-    // A name alone is the loader's to find; of paths only those that are there.
+    // The loader finds plain names; of the paths try only those that exist.
     if path.components().count() > 1 && !path.exists() {
         return None;
     }
@@ -141,20 +141,20 @@ fn functions(library: Library) -> Option<Cupti> {
     }
 }
 
-/// The subscription's callback; nothing is subscribed to.
+/// Callback of the subscription; it subscribes to nothing.
 extern "C" fn called_back(_: *mut c_void, _domain: u32, _function: u32, _data: *const c_void) {}
 
 impl Cupti {
-    /// Starts recording into the buffers that `requested` gives.
+    /// Starts recording into the buffers from `requested`.
     ///
     /// # Errors
-    /// What CUPTI refuses, in words for the user; nothing is left on.
+    /// The reason why CUPTI refuses, in words for the user; all recording is off again.
     pub fn start(&self, requested: Requested, completed: Completed) -> Result<Subscription, String> {
         let mut handle = std::ptr::null_mut();
-        // SAFETY: CUPTI writes the handle; the callback is never called, as none is enabled.
+        // SAFETY: CUPTI writes the handle; it never calls the callback, because no callback is enabled.
         self.check("cuptiSubscribe", unsafe { (self.subscribe)(&raw mut handle, called_back, std::ptr::null_mut()) })?;
         let subscription = Subscription(handle as usize);
-        // SAFETY: both functions live as long as the process, since this library stays.
+        // SAFETY: both functions live as long as the process, because this library stays loaded.
         let registered = unsafe { (self.register)(requested, completed) };
         if let Err(problem) = self.check("cuptiActivityRegisterCallbacks", registered) {
             self.unsubscribe(subscription);
@@ -171,21 +171,21 @@ impl Cupti {
         Ok(subscription)
     }
 
-    /// Ends recording; records that are complete go on coming until [`Self::flush`].
+    /// Stops recording; complete records still arrive until [`Self::flush`].
     pub fn stop_kinds(&self) {
         for kind in KINDS {
-            // SAFETY: takes a number; one that is not enabled is no error that matters.
+            // SAFETY: takes a number; a kind that is not enabled returns a harmless error.
             unsafe { (self.disable)(kind) };
         }
     }
 
-    /// Has the records delivered that are complete, without waiting for their buffers to be full.
+    /// Makes CUPTI deliver complete records without waiting for full buffers.
     pub fn deliver(&self) {
         // SAFETY: takes a number; not within a callback.
         unsafe { (self.flush)(0) };
     }
 
-    /// Has all records delivered, and says how many CUPTI itself had to drop.
+    /// Makes CUPTI deliver all records; returns the number that it dropped.
     pub fn flush(&self) -> u64 {
         let mut dropped = 0_usize;
         // SAFETY: takes a number (forced: incomplete records too); not within a callback.
@@ -197,16 +197,14 @@ impl Cupti {
 
     /// Makes room for other profilers.
     pub fn unsubscribe(&self, subscription: Subscription) {
-        // SAFETY: the handle is of this CUPTI and is not used again.
+        // SAFETY: the handle belongs to this CUPTI and is not used again.
         unsafe { (self.unsubscribe)(subscription.0 as *mut c_void) };
     }
 
-    /// Calls `each` with the bytes from each record of a buffer to the end of what is
-    /// filled.
+    /// Calls `each` with the bytes from each record of a buffer to the end of the filled part.
     ///
     /// # Safety
-    /// `buffer` is one that CUPTI has just given back with `filled` bytes in it, and
-    /// nobody else uses it.
+    /// CUPTI has just returned `buffer` with `filled` bytes in it, and nothing else uses it.
     pub unsafe fn records(&self, buffer: *mut u8, filled: usize, each: &mut dyn FnMut(&[u8])) {
         let mut record: *mut u8 = std::ptr::null_mut();
         let mut before = 0;
@@ -223,8 +221,8 @@ impl Cupti {
         }
     }
 
-    /// The name of a function of the runtime's or the driver's interface, without the
-    /// version that CUPTI adds; empty if it has none.
+    /// The name of a function of the runtime's or the driver's API, without the version that CUPTI adds; empty if it
+    /// has none.
     pub fn function(&self, of_driver: bool, number: u32) -> String {
         let domain = if of_driver {
             Domain::CUPTI_CB_DOMAIN_DRIVER_API as u32
@@ -243,12 +241,12 @@ impl Cupti {
         }
     }
 
-    /// Gives NVTX of version 2 or 3 its functions.
+    /// Passes its functions to NVTX version 2 or 3.
     ///
     /// # Safety
-    /// `table` is what NVTX of that version passes to a tool.
+    /// `table` is the argument that NVTX of that version passes to a tool.
     pub unsafe fn nvtx(&self, version: usize, table: *const c_void) -> c_int {
-        // SAFETY: the caller's promise; the argument is passed on as it is.
+        // SAFETY: the caller's promise; the argument is passed on unchanged.
         self.nvtx.get(version.wrapping_sub(2)).copied().flatten().map_or(0, |start| unsafe { start(table) })
     }
 
@@ -275,7 +273,7 @@ impl Cupti {
     }
 }
 
-/// The GPUs of the process, as far as the driver tells.
+/// GPUs of the process that the driver reports.
 pub fn devices() -> Vec<Device> {
     let Some(driver) = driver() else { return Vec::new() };
     let find = |name: &CStr| driver.symbol(name);

@@ -1,10 +1,9 @@
-//! The bytes of one activity record → what is kept of it.
+//! Parses the bytes of one activity record.
 //!
-//! Offsets are those of NVIDIA's `cupti_activity.h` through cudarc's bindings. CUPTI only
-//! ever adds fields at the end: the fields read here are at the same place in
-//! `CUpti_ActivityKernel3` to 13, `Memcpy4` to 7, `Memset3` to 5 (the graph's node from
-//! kernel version 5 on), so one reader serves CUPTI 11 to 13. Every read is checked
-//! against the length, so no bytes make it panic.
+//! Offsets are those of NVIDIA's `cupti_activity.h` through cudarc's bindings. CUPTI only adds fields at the end: the
+//! fields read here have the same offsets in `CUpti_ActivityKernel3` to 13, `Memcpy4` to 7, `Memset3` to 5 (the graph
+//! node from kernel version 5 on), so one reader serves CUPTI 11 to 13. Every read checks the length, so no input
+//! causes a panic.
 
 use std::mem::offset_of;
 
@@ -14,7 +13,7 @@ use cudarc::cupti::sys::{
     CUpti_ActivityMemset4 as SetRecord,
 };
 
-/// Kinds of records asked for.
+/// Kinds of records to enable.
 pub const KINDS: [u32; 6] = [
     Kind::CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL as u32,
     Kind::CUPTI_ACTIVITY_KIND_MEMCPY as u32,
@@ -32,11 +31,10 @@ const RUNTIME: u32 = Kind::CUPTI_ACTIVITY_KIND_RUNTIME as u32;
 const DRIVER: u32 = Kind::CUPTI_ACTIVITY_KIND_DRIVER as u32;
 const MARKER: u32 = Kind::CUPTI_ACTIVITY_KIND_MARKER as u32;
 
-/// The process and the thread of a marker, within its object (`pt.processId`, `pt.threadId`).
+/// Offsets of the process and the thread of a marker, in its object (`pt.processId`, `pt.threadId`).
 const THREAD_OF_OBJECT: usize = 4;
 
-/// Where and when work ran on a device, and the call that launched it. Times are
-/// nanoseconds of CUPTI's clock.
+/// Time and place of work on a device, and the call that launched it. Times are nanoseconds of CUPTI's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Work {
     /// Begin.
@@ -49,9 +47,9 @@ pub struct Work {
     pub context: u32,
     /// Number of the stream.
     pub stream: u32,
-    /// Number that the launching call has too.
+    /// Correlation id that it shares with the launching call.
     pub correlation: u32,
-    /// Node of the graph it was launched with, 0 outside graphs.
+    /// Node of the graph that launched it, 0 outside graphs.
     pub graph_node: u64,
 }
 
@@ -70,16 +68,16 @@ pub struct Launch {
     pub dynamic_shared: i32,
 }
 
-/// What is kept of a record. Names are addresses of C strings that CUPTI owns.
+/// A parsed record. Names are addresses of C strings that CUPTI owns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Record {
     /// A kernel.
     Kernel {
         /// Where and when.
         work: Work,
-        /// How it was launched.
+        /// Launch configuration.
         launch: Launch,
-        /// Its (linker's) name.
+        /// Its mangled name.
         name: usize,
     },
     /// A copy.
@@ -98,17 +96,17 @@ pub enum Record {
         /// Bytes filled.
         bytes: u64,
     },
-    /// A call of the runtime's or the driver's interface.
+    /// A call of the runtime's or the driver's API.
     Call {
         /// Begin and end.
         times: [u64; 2],
         /// Process and thread.
         thread: [u32; 2],
-        /// Number that the work it launches has too.
+        /// Correlation id that it shares with its work.
         correlation: u32,
-        /// Which function.
+        /// Number of the function.
         function: u32,
-        /// Of the driver's interface.
+        /// Whether it is of the driver's API.
         driver: bool,
     },
     /// The begin of an NVTX range.
@@ -131,8 +129,8 @@ pub enum Record {
     },
 }
 
-/// Reads the record that `bytes` begin with; what follows it does not matter. `None` for
-/// other kinds, for moments without a length, and for what is cut off.
+/// Parses the record at the beginning of `bytes`; ignores the rest. `None` for other kinds, instantaneous markers, and
+/// truncated records.
 pub fn read(bytes: &[u8]) -> Option<Record> {
     match word(bytes, 0)? {
         KERNEL | SERIAL_KERNEL => kernel(bytes),
@@ -202,7 +200,7 @@ fn marker(bytes: &[u8]) -> Option<Record> {
     let id = word(bytes, offset_of!(MarkerRecord, id))?;
     let object = offset_of!(MarkerRecord, objectId);
     let name = long(bytes, offset_of!(MarkerRecord, name))? as usize;
-    // A time of 0 is one that could not be taken.
+    // A time of 0 is missing.
     if time == 0 {
         None
     } else if flags & Flag::CUPTI_ACTIVITY_FLAG_MARKER_START as u32 != 0 {
@@ -231,7 +229,7 @@ fn long(bytes: &[u8], at: usize) -> Option<u64> {
     array(bytes, at).map(u64::from_ne_bytes)
 }
 
-/// The direction of a copy, in the words of Kineto's traces.
+/// The direction of a copy, as Kineto's traces write it.
 pub fn copy_name(kinds: [u8; 3]) -> String {
     let direction = match kinds[0] {
         1 => "HtoD",
@@ -275,8 +273,8 @@ mod tests {
         bytes
     }
 
-    /// The numbers are those of CUPTI 12.9's and 13.5's `cupti_activity.h`, by `offsetof`
-    /// in C: here to notice bindings that say otherwise.
+    /// The numbers come from `cupti_activity.h` of CUPTI 12.9 and 13.5, by `offsetof` in C: the test notices bindings
+    /// that differ.
     #[test]
     fn offsets_are_those_of_the_headers() {
         macro_rules! at {
@@ -323,7 +321,7 @@ mod tests {
         );
         assert_eq!((launch.grid, launch.block), ([8, 4, 2], [256, 1, 1]));
         assert_eq!((launch.registers, launch.static_shared, launch.dynamic_shared, name), (40, 1024, 512, 0xdead));
-        // As far as the last field that is read, and no further.
+        // The last field that is read ends here.
         assert!(read(&bytes[..152]).is_some() && read(&bytes[..151]).is_none());
     }
 

@@ -1,4 +1,4 @@
-//! What the library is told, in variables of the environment.
+//! Settings of the library, from variables of the environment.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -6,29 +6,28 @@ use std::time::Duration;
 
 /// Path of the socket.
 pub const SOCKET: &str = "HABITAT_TUI_SOCKET";
-/// What to record, as JSON.
+/// Settings, as JSON.
 pub const SETTINGS: &str = "HABITAT_TUI_CUPTI_SETTINGS";
-/// Path of the CUPTI to take, in place of a search.
+/// Path of the CUPTI to load, instead of a search.
 pub const LIBRARY: &str = "HABITAT_TUI_CUPTI_LIBRARY";
 /// Version of the settings and of the protocol.
 pub const VERSION: u64 = 1;
 
-/// What to record.
+/// What to record, and where to report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// From the start of CUDA to the window.
+    /// Delay from the start of CUDA to the window.
     pub after: Duration,
-    /// How long the window is.
+    /// Length of the window.
     pub length: Duration,
-    /// Where the trace goes.
+    /// Folder of the trace.
     pub folder: PathBuf,
     /// The socket.
     pub socket: PathBuf,
 }
 
 impl Settings {
-    /// Reads the environment; `None` where this process is not to be recorded, or by
-    /// another version.
+    /// Reads the environment; `None` if this process is not recorded, or the settings are of another version.
     pub fn read(variable: impl Fn(&str) -> Option<OsString>) -> Option<Self> {
         let socket = PathBuf::from(variable(SOCKET).filter(|path| !path.is_empty())?);
         let text = variable(SETTINGS)?.into_string().ok()?;

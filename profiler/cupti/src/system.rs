@@ -1,4 +1,4 @@
-//! What a guest in another's process has to mind: signals, forks, and the process' end.
+//! Signals, forks and the end of the process, for a library inside another program.
 #![expect(unsafe_code, reason = "calls of the C library; every block says why it is sound")]
 
 use std::ffi::{CStr, c_char, c_void};
@@ -7,25 +7,25 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::thread;
 
-/// The process that was loaded into; another number is that of a child.
+/// Id of the process that loaded the library; a child has another one.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
-/// The socket, to be closed in children.
+/// The socket, which children close.
 static SOCKET: AtomicI32 = AtomicI32::new(-1);
 
-/// Notes which process this is.
+/// Records the id of this process.
 pub fn settle() {
     PROCESS.store(std::process::id(), Ordering::Relaxed);
 }
 
-/// Whether this is the process that was loaded into, and not a child of it.
+/// Whether this is the process that loaded the library, not a child of it.
 pub fn is_at_home() -> bool {
     PROCESS.load(Ordering::Relaxed) == std::process::id()
 }
 
-/// Sends all of `bytes`, without the signal that ends programs whose listener has gone.
+/// Sends all of `bytes`, without raising SIGPIPE if the listener is gone.
 ///
 /// # Errors
-/// Those of the socket; a listener that does not read for the socket's time-out is one.
+/// Those of the socket, including its timeout if the listener does not read.
 pub fn send(socket: RawFd, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         // SAFETY: pointer and length are those of one slice, which lives through the call.
@@ -42,19 +42,19 @@ pub fn send(socket: RawFd, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Starts a thread that no signal of the program is delivered to.
+/// Starts a thread with all signals of the program blocked.
 ///
 /// # Errors
-/// Where there can be no more threads.
+/// If no more threads can start.
 pub fn start_thread(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     // SAFETY: an all-zero set is a value of this plain C type, filled in before it is read.
     let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
-    // SAFETY: both point to sets of this frame; the mask is this thread's own and put back.
+    // SAFETY: both point to sets of this frame; the mask belongs to this thread and is restored.
     let masked = unsafe {
         libc::sigfillset(&raw mut all);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before) == 0
     };
-    // A new thread begins with the mask of its maker.
+    // A new thread inherits the mask of the thread that starts it.
     let started = thread::Builder::new().name("habitat-cupti".to_owned()).stack_size(1 << 20).spawn(work);
     if masked {
         // SAFETY: `before` was filled in by the call above.
@@ -63,8 +63,7 @@ pub fn start_thread(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     started.map(drop)
 }
 
-/// From now on a file beyond the limit on their size is an error in this thread. Else the signal that
-/// comes with it may end the process.
+/// Makes a file beyond the size limit an error in this thread. Otherwise its signal may end the process.
 pub fn bear_short_files() {
     // SAFETY: an all-zero set is a value of this plain C type, filled in before it is read.
     let mut one: libc::sigset_t = unsafe { std::mem::zeroed() };
@@ -76,18 +75,18 @@ pub fn bear_short_files() {
     }
 }
 
-/// Has `handler` called when the process ends by itself.
+/// Calls `handler` when the process exits normally.
 pub fn at_exit(handler: extern "C" fn()) -> bool {
     // SAFETY: the handler is a function of this library, which is never unloaded.
     unsafe { libc::atexit(handler) == 0 }
 }
 
-/// Has the socket closed in children, so that its end is heard when this process ends.
+/// Closes the socket in children, so that the listener notices when this process ends.
 pub fn close_in_children(socket: Option<RawFd>) {
     static ONCE: std::sync::Once = std::sync::Once::new();
     SOCKET.store(socket.unwrap_or(-1), Ordering::Relaxed);
     ONCE.call_once(|| {
-        // SAFETY: the handler does what is allowed after a fork: it closes a descriptor.
+        // SAFETY: closing a descriptor, as the handler does, is allowed after a fork.
         unsafe { libc::pthread_atfork(None, None, Some(forked)) };
     });
 }
@@ -95,7 +94,7 @@ pub fn close_in_children(socket: Option<RawFd>) {
 extern "C" fn forked() {
     let socket = SOCKET.swap(-1, Ordering::Relaxed);
     if socket >= 0 {
-        // SAFETY: a descriptor of this library's that nothing in the child uses any more.
+        // SAFETY: a descriptor of this library that the child does not use any more.
         unsafe { libc::close(socket) };
     }
 }
@@ -119,15 +118,15 @@ pub unsafe fn text(address: usize, longest: usize) -> Option<Vec<u8>> {
     Some(text)
 }
 
-/// A library that is loaded for good.
+/// A library that stays loaded.
 #[derive(Debug, Clone, Copy)]
 pub struct Library(usize);
 
 impl Library {
-    /// Loads a library; `None` where it cannot be.
+    /// Loads a library; `None` if that fails.
     pub fn load(path: &CStr) -> Option<Self> {
-        // SAFETY: the path is a C string. Loading runs the library's own start, which is
-        // what the callers want: they name NVIDIA's libraries only.
+        // SAFETY: the path is a C string. Loading runs the library's initialisation, as the callers intend: they only
+        // load NVIDIA's libraries.
         let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         (!handle.is_null()).then_some(Self(handle as usize))
     }

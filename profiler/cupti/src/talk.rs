@@ -1,5 +1,5 @@
-//! What the library tells, in frames of the hook's protocol: the length of the text as a
-//! 32-bit little-endian number, then one JSON object.
+//! Messages in frames of the hook's protocol: the length of the text as a 32-bit little-endian number, then one JSON
+//! object.
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -12,20 +12,20 @@ use serde_json::{Value, json};
 use crate::settings::VERSION;
 use crate::system;
 
-/// How long a message may take before nobody is taken to listen.
+/// Longest time that a message may take before we assume the listener is gone.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// The connection to `habitat-tui`; silent once it is gone.
+/// The connection to `habitat-tui`; closed once the listener is gone.
 #[derive(Debug)]
 pub struct Line {
     stream: Option<UnixStream>,
 }
 
 impl Line {
-    /// Connects and greets.
+    /// Connects and sends hello.
     ///
     /// # Errors
-    /// Where nobody listens.
+    /// If there is no listener.
     pub fn open(socket: &Path) -> io::Result<Self> {
         let stream = UnixStream::connect(socket)?;
         stream.set_write_timeout(Some(PATIENCE))?;
@@ -34,7 +34,7 @@ impl Line {
         Ok(line)
     }
 
-    /// Sends one message. It never fails: what cannot be sent ends the conversation.
+    /// Sends one message. Never fails: an error closes the connection.
     pub fn say(&mut self, message: &Value) {
         let Some(stream) = &mut self.stream else { return };
         if frame(&message.to_string()).is_none_or(|frame| system::send(stream.as_raw_fd(), &frame).is_err()) {
@@ -42,7 +42,7 @@ impl Line {
         }
     }
 
-    /// The connection, to be closed in children of this process.
+    /// The connection's descriptor, which children of this process close.
     pub fn descriptor(&self) -> Option<RawFd> {
         self.stream.as_ref().map(AsRawFd::as_raw_fd)
     }
@@ -53,12 +53,12 @@ fn frame(text: &str) -> Option<Vec<u8>> {
     Some([&length.to_le_bytes()[..], text.as_bytes()].concat())
 }
 
-/// A window was opened; `cost_us` is how long that took.
+/// A window opened; `cost_us` is how long that took.
 pub fn opened(cost: Duration) -> Value {
     json!({"type": "window", "state": "opened", "step": 0, "cost_us": micros(cost)})
 }
 
-/// A window was closed.
+/// A window closed.
 pub fn closed(cost: Duration) -> Value {
     json!({"type": "window", "state": "closed", "step": 0, "cost_us": micros(cost)})
 }
@@ -71,7 +71,7 @@ pub fn written(file: &str, bytes: u64, cost: Duration, kernels: u64, lost: u64, 
     })
 }
 
-/// Nothing came of the window.
+/// The window gave no recording.
 pub fn dropped(reason: &str) -> Value {
     json!({"type": "window", "state": "dropped", "step": 0, "reason": reason})
 }

@@ -1,9 +1,8 @@
-//! What was collected, as a Chrome trace in the words of PyTorch's profiler.
+//! Writes the collected records as a Chrome trace with the names of PyTorch's profiler.
 //!
-//! So there is one reader for all recordings: `kernel`, `gpu_memcpy` and `gpu_memset`
-//! events with their launch configuration, `cuda_runtime` and `cuda_driver` events with
-//! the same `correlation`, and NVTX ranges in a category of their own, `nvtx`. The
-//! property `kernels_only` says that there are no operators and could be none.
+//! So one reader serves all recordings: `kernel`, `gpu_memcpy` and `gpu_memset` events with their launch configuration,
+//! `cuda_runtime` and `cuda_driver` events with the same `correlation`, and NVTX ranges in their own category, `nvtx`.
+//! The property `kernels_only` marks a trace without operators.
 
 use std::io::{self, Write};
 
@@ -27,8 +26,7 @@ pub struct Device {
     pub multiprocessors: u32,
 }
 
-/// Writes the trace. `function` names a function of the runtime's (or, where true, the
-/// driver's) interface.
+/// Writes the trace. `function` names a function of the runtime's API (the driver's, if true).
 ///
 /// # Errors
 /// Those of `out`.
@@ -72,7 +70,7 @@ pub fn write(
         comma = ",\n";
     }
     for range in &collected.ranges {
-        // One that is open at the end lasts at least until then.
+        // A range that is still open lasts at least until the end.
         let end = range.end.unwrap_or(last).max(range.start);
         write!(
             out,
@@ -117,7 +115,7 @@ pub fn write(
     writeln!(out, "\n],\n\"process\": {process}, \"lost\": {}}}", collected.lost)
 }
 
-/// The earliest time, so that microseconds keep their fractions as floating-point numbers.
+/// The earliest time, subtracted so that microseconds keep their fractions as floating-point numbers.
 fn base(collected: &Collected) -> u64 {
     let work = collected.work.iter().map(|(work, _)| work.start);
     let calls = collected.calls.iter().map(|call| call.times[0]);
@@ -125,7 +123,7 @@ fn base(collected: &Collected) -> u64 {
     work.chain(calls).chain(ranges).filter(|time| *time > 0).min().unwrap_or(0)
 }
 
-/// `ts` and `dur` in microseconds, exact: the base, begin and end in nanoseconds.
+/// `ts` and `dur` in microseconds, exact; from the base, begin and end in nanoseconds.
 struct Times(u64, u64, u64);
 
 impl std::fmt::Display for Times {

@@ -1,17 +1,17 @@
 """Counts the optimizer's steps, times them, and records a few with torch.profiler.
 
-Loaded once `torch.optim.optimizer` has been imported, in every process of the job. All of
-it runs inside the user's training process, so these rules hold throughout:
+Loaded once `torch.optim.optimizer` is imported, in every process of the job. It runs inside the user's training
+process, so these rules hold everywhere:
 
-- no exception of ours reaches the program, and all of its own do: the handlers of its
-  signals, which may raise, wait until our work is done;
-- nothing is written to its output;
-- nothing waits for the program that listens: what cannot be sent at once is kept, and
-  once the listener is gone nothing more is done;
-- in a step outside a window the clock is read, and once a second the times are sent;
-- no window opens or closes while a CUDA graph is captured, which that would break, nor
-  inside backward(), nor closes in a thread that PyTorch's profiler cannot stop it in;
-- the user's own profiler comes first: our window is dropped before it starts.
+- no exception of the hook reaches the program, and every exception of the program passes
+  through: the program's signal handlers, which may raise, wait until the hook's work is done;
+- the hook writes nothing to the program's output;
+- the hook never waits for the listener: it keeps messages that it cannot send at once, and
+  stops working when the listener is gone;
+- in a step outside a window it reads the clock, and once a second it sends the times;
+- no window opens or closes during the capture of a CUDA graph, which it would break, or
+  inside backward(); none closes in a thread in which PyTorch's profiler cannot stop;
+- the user's own profiler comes first: the hook drops its window before that one starts.
 """
 
 import json
@@ -25,7 +25,7 @@ from .signals import Held
 
 
 def install(module):
-    """Called once, right after `torch.optim.optimizer` was executed."""
+    """Called once, right after `torch.optim.optimizer` ran."""
     address = os.environ["HABITAT_TUI_SOCKET"]
     settings = json.loads(os.environ["HABITAT_TUI_HOOK"])
     if settings.get("version") != PROTOCOL:
@@ -51,4 +51,4 @@ def install(module):
     try:
         hook.backward.set(after_step, lambda: hook.window is not None)
     except Exception:
-        pass  # Optimizers that are not PyTorch's are not found then, nor what ranks wait for one another.
+        pass  # Then optimizers that are not PyTorch's are not found, and waits for other ranks are not timed.

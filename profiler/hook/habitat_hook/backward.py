@@ -1,8 +1,8 @@
-"""Backward passes: how long they take, how long they wait, and whether an optimizer that is not PyTorch's
-follows them.
+"""Times backward passes and their waits, and finds optimizers that are not PyTorch's.
 
-`torch.autograd.backward` is wrapped; if steps are very short, for half a second or more of each minute. In a training of
-several processes on CPUs the processor time of the thread is read as well: there `backward()` waits for the others.
+Wraps `torch.autograd.backward`; if steps are very short, only for half a second or more of each minute. If
+several processes train on CPUs, it also reads the CPU time of the thread: there `backward()` waits for the
+other ranks.
 """
 
 import functools
@@ -15,35 +15,35 @@ from .pytorch import set_eval_frame, skip
 from .signals import Held
 from .times import BACKWARD, FORWARD, IDLE, MARK, PASSED
 
-# The passes after which an optimizer is looked for, until the next one: the first one is followed by
-# a step of PyTorch's in most programs, and 64 are more than are accumulated for one.
+# Passes after which the hook looks for an optimizer, until the next pass. In most programs a step of a PyTorch
+# optimizer follows the first pass, and few programs accumulate over more than 64.
 FIRST, MOST = 2, 64
-# Methods that are an optimizer's step, and another one that its class has then: `apply` is Keras's, and a
-# name of much else.
+# Methods that may be an optimizer's step, and a second method that the class then has: Keras uses `apply`,
+# which is also a common name elsewhere.
 STEPS = {"step": "step", "apply": "apply_gradients"}
 
 
 class Backward:
-    """Times them, and has the steps of an optimizer counted that PyTorch does not know."""
+    """Times backward passes, and counts the steps of an optimizer that PyTorch does not know."""
 
     def __init__(self, times):
-        # Functions: called after each step of such an optimizer, and whether a window is open.
+        # Functions: called after each step of such an optimizer; whether a window is open.
         self.after_step = self.is_open = None
         self.sums = times.sums
-        # What was there before, and what is in its place.
+        # The original function and its wrapper.
         self.inner = self.wrapper = None
         self.count = 0
-        # The thread whose passes are timed, None if none is; and whether it waits for other ranks in them. The list
-        # itself stays.
+        # The thread whose passes are timed, or None; and whether its passes wait for other ranks. The list
+        # object itself stays.
         self.timed = [None, False]
         # Called after the first pass.
         self.at_first = None
-        # What looks for an optimizer.
+        # The profile function that looks for an optimizer.
         self.search = None
         self.over = False
 
     def start(self):
-        """A fresh state, as in a forked child; what is wrapped stays."""
+        """Resets the state, as in a forked child; the wrapper stays."""
         self.timed[:] = None, False
         self.over, self.count = False, 0
         self.search = None
@@ -72,7 +72,7 @@ class Backward:
                 finally:
                     if not self.over:
                         self.after()
-            # Passes within this one are counted once.
+            # Count nested passes once.
             inside = sums[BACKWARD]
             if waits:
                 idle, worked = sums[IDLE], busy()
@@ -97,31 +97,31 @@ class Backward:
         return self.wrapper is not None and sys.modules["torch.autograd"].backward is self.wrapper
 
     def put(self, timed):
-        """Has passes timed, or leaves `torch.autograd.backward` as it was, unless somebody else has wrapped it."""
+        """Times passes, or restores `torch.autograd.backward`, unless other code has wrapped it."""
         old, new = (self.inner, self.wrapper) if timed else (self.wrapper, self.inner)
         autograd = sys.modules["torch.autograd"]
         if old is not None and autograd.backward is old:
             autograd.backward = new
 
     def measure(self, thread, waits):
-        """From now on the passes of this thread are timed, and how long it waits in them if it does."""
+        """Times the passes of this thread from now on, and its waits in them if `waits`."""
         self.stop()
         self.timed[:] = thread, waits
 
     def own(self, thread):
-        """Goes on in another thread, if passes are timed."""
+        """Moves the timing to another thread, if passes are timed."""
         if self.timed[0] is not None:
             self.timed[0] = thread
 
     def stop(self):
-        """Looks for no optimizer any more."""
+        """Stops looking for an optimizer."""
         self.over = True
         self.leave()
 
     # ----- optimizers that are not PyTorch's
 
     def after(self):
-        """After a pass that no step has followed so far: is it an optimizer's turn?"""
+        """After a pass without a step since: looks for an optimizer's step, if it is time."""
         self.count += 1
         if self.count == 1 and self.at_first is not None:
             self.at_first()
@@ -131,16 +131,16 @@ class Backward:
             sys.setprofile(self.search)
 
     def leave(self):
-        """Ends a look."""
+        """Ends the search."""
         search, self.search = self.search, None
         if search is not None and sys.getprofile() is search:
             sys.setprofile(None)
 
     def seen(self, frame, event, argument):
-        """Between two passes: returns of methods that may be an optimizer's step. One that calls backward()
-        itself, as with a closure, returns after it."""
+        """Between two passes: checks methods that return and may be an optimizer's step. A step that calls
+        backward() itself, as with a closure, returns after it."""
         if self.search is None:
-            sys.setprofile(None)  # It was ended in another thread.
+            sys.setprofile(None)  # Another thread ended the search.
             return
         if event != "return" or frame.f_code.co_name not in STEPS:
             return
@@ -153,14 +153,14 @@ class Backward:
                         self.stop()
                         self.count_steps(type(owner), frame.f_code.co_name)
                 except Exception:
-                    owner = None  # It is none that we know what to make of.
+                    owner = None  # Not an optimizer that we know how to count.
         finally:
             set_eval_frame(callback)
         if owner is not None:
             self.after_step(owner, (), {})
 
     def count_steps(self, kind, name):
-        """Has the steps of this class counted and marked, as PyTorch does with its own."""
+        """Counts and marks the steps of this class, as PyTorch does with its own."""
         from torch.autograd.profiler import record_function
 
         owner = next(one for one in kind.__mro__ if name in vars(one))
@@ -169,7 +169,7 @@ class Backward:
         @functools.wraps(inner)
         def step(optimizer, *args, **kwargs):
             if is_open():
-                # As PyTorch marks its own in a trace.
+                # The mark that PyTorch uses for its own optimizers in a trace.
                 with record_function("Optimizer.step#%s.%s" % (type(optimizer).__name__, name)):
                     result = inner(optimizer, *args, **kwargs)
             else:
@@ -182,8 +182,8 @@ class Backward:
 
 
 def updated(frame):
-    """The object whose method this is, if it is an optimizer whose steps PyTorch does not count: it
-    has tensors with gradients, and is no module. Else None."""
+    """The object of this method, if it is an optimizer whose steps PyTorch does not count: it has tensors with
+    gradients and is not a module. Else None."""
     import torch
 
     code, name = frame.f_code, frame.f_code.co_name

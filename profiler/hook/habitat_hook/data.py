@@ -1,5 +1,5 @@
-"""The time that the training waits for its data: in `__next__` of a DataLoader's iterator, and until it
-has one, as when an epoch begins and workers start. And the batches that it is given in one step."""
+"""Times the waits of the training for its data: in `__next__` of a DataLoader's iterator, and for the iterator
+itself, as when an epoch starts workers. Notes the batches of one step."""
 
 import functools
 import sys
@@ -12,54 +12,54 @@ from .pytorch import set_eval_frame, skip
 from .times import BATCHES, MARK, WAITED
 
 LOADER = "torch.utils.data.dataloader"
-# Batches of a step that are reported, and how deep containers of tensors are looked into.
+# Most batches of a step that are reported, and depth to which containers of tensors are searched.
 MOST, DEEP = 16, 3
 
 
 class Data:
-    """Sums that time up, of the thread that trains. What it measures is the program's own call:
-    nothing of ours waits there, and what the call raises goes on to the program."""
+    """Sums of the waits of the thread that trains. It times the program's own call: the hook adds no waits, and
+    exceptions of the call reach the program."""
 
     def __init__(self, times):
         self.sums = times.sums
-        # The thread that trains, once it is known.
+        # The thread that trains, once known.
         self.thread = None
-        # Workers of the loader that was asked last.
+        # Workers of the loader that last gave a batch.
         self.workers = None
-        # The batches since it was asked to note them, else None.
+        # Batches since noting began, else None.
         self.batches = None
-        # Whether it is in place, or cannot be.
+        # Whether the wrappers are set, or cannot be.
         self.is_set = False
 
     def start(self):
-        """A fresh state, as in a forked child; the loader's classes are as they were left."""
+        """Resets the state, as in a forked child; wrapped classes stay wrapped."""
         self.thread = self.workers = self.batches = None
 
     def set(self):
-        """Once the program has imported DataLoader. Raises where its classes are not what they were.
+        """Wraps DataLoader once the program has imported it. Raises if its classes have another form.
 
-        `_next_data` is all that `__next__` waits in, and what that one warns of names its caller:
-        a frame of ours above it would be named in place of the program's line.
+        All waits of `__next__` are in `_next_data`. Warnings of `__next__` name its caller, so a frame of ours
+        above it would be named instead of the program's line.
         """
         loader = sys.modules.get(LOADER)
         if loader is None or getattr(loader.__spec__, "_initializing", False):
             return
-        self.is_set = True  # It is tried once.
+        self.is_set = True  # Try only once.
         iterators = [loader._BaseDataLoaderIter, *subclasses(loader._BaseDataLoaderIter)]
-        # The base class has one that only raises.
+        # The base class has a `_next_data` that only raises.
         if not any("_next_data" in vars(kind) for kind in iterators[1:]):
             raise AttributeError("no iterator of DataLoader has _next_data")
-        # Workers that persist begin an epoch in `_reset`; the others are made in `_get_iterator`.
+        # Persistent workers begin an epoch in `_reset`; others are created in `_get_iterator`.
         for kind in (loader.DataLoader, *iterators):
             for name in ("_get_iterator", "_reset", "_next_data"):
                 if name in vars(kind):
                     setattr(kind, name, self.timed(vars(kind)[name], name == "_next_data"))
 
     def note(self, loading, batch):
-        """Notes a batch that the training is given. A fault costs that figure and no more."""
+        """Notes a batch of the training. A fault costs only that figure."""
         callback = set_eval_frame(None)
         try:
-            # Every epoch has an iterator of its own, and the same sampler.
+            # Every epoch has its own iterator, but the sampler is the same.
             sampler = loading._index_sampler
             size = getattr(sampler, "batch_size", None) if loading._auto_collation else None
             size = size if type(size) is int else None
@@ -70,7 +70,7 @@ class Data:
             set_eval_frame(callback)
 
     def noted(self):
-        """The batches since they are noted, as they are sent; notes no more."""
+        """Returns the noted batches in the form of the message, and stops noting."""
         batches, self.batches = self.batches or [], None
         loaders = list(dict.fromkeys(one["loader"] for one in batches))
         return [dict(one, loader=loaders.index(one["loader"])) for one in batches]
@@ -83,7 +83,7 @@ class Data:
             if ident() != self.thread:
                 return inner(loading, *args, **kwargs)
             began, before = clock(), sums[WAITED]
-            outer, self.batches = self.batches, None  # Those of a loader that the data set asks do not count.
+            outer, self.batches = self.batches, None  # Batches that a data set requests from its own loader do not count.
             batch = None
             try:
                 batch = inner(loading, *args, **kwargs)
@@ -93,7 +93,7 @@ class Data:
                 if gives_batch and batch is not None and outer is not None and len(outer) < MOST:
                     self.note(loading, batch)
                 now = sums[MARK] = clock()
-                # What is asked meanwhile, as a loader by the data set of this one, is counted once.
+                # Count nested requests once, as of a loader inside this loader's data set.
                 sums[WAITED] = before + now - began
                 sums[BATCHES] += gives_batch and batch is not None
                 self.workers = getattr(loading, "_num_workers", self.workers)
@@ -104,8 +104,8 @@ class Data:
 
 
 def rows_of(batch):
-    """The first extent that all tensors of a batch have; None where there is none, or where they may
-    be one a sample."""
+    """First extent that all tensors of a batch share; None if there is none, or if there may be one tensor per
+    sample."""
     import torch
 
     leads = set()
@@ -129,9 +129,8 @@ def rows_of(batch):
 
 
 def time_fetches(address):
-    """In a child that was forked, which may be a worker of a DataLoader: times the making of its batches,
-    which tells how often it can give one. Reports the mean after the second batch, the fourth and so on;
-    the first one is left out."""
+    """In a forked child, which may be a DataLoader worker: times how long it takes to make a batch. Reports the
+    mean after the second batch, the fourth and so on, without the first."""
     fetch = sys.modules.get("torch.utils.data._utils.fetch")
     if fetch is None:
         return
@@ -161,7 +160,7 @@ def fetching(inner, state, address):
 
 
 def tell_fetches(state, address):
-    """A fault costs that figure and no more."""
+    """Sends the mean. A fault costs only that figure."""
     try:
         from multiprocessing import parent_process
 

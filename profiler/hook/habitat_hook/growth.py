@@ -1,8 +1,8 @@
-"""Whether a validation has begun in a window: events that no estimate counted fill the memory.
+"""Detects a validation inside a window: its events, which no estimate counted, fill the memory.
 
-Training makes nodes of autograd, which the window counts. A validation makes none, and while
-it runs the floor of the process's memory rises: what a profiler records is never freed. What
-the training keeps for itself (activations, caches, the optimizer's state) is not counted.
+Training creates autograd nodes, which the window counts. A validation creates none, and while it runs the floor
+of the process's memory rises: a profiler never frees its recording. Memory that the training keeps
+(activations, caches, the optimizer's state) does not count.
 """
 
 import collections
@@ -11,12 +11,12 @@ import sys
 
 from .extent import nodes
 
-# Bytes by which the floor may rise: 170,000 events, which take seven times as much when the
-# profiler has stopped.
+# Bytes by which the floor may rise: 170,000 events, which take seven times as much once the profiler has
+# stopped.
 ALLOWED = 80_000_000
 # Multiple of the program's own growth per step that is allowed.
 TIMES = 2
-# Looks at the beginning and at the end that a floor is the lowest of: half a second each.
+# Looks at the beginning and at the end over which the floor is the minimum: half a second each.
 LOOKS = 5
 
 
@@ -24,20 +24,20 @@ class Growth:
     """Looks at the memory of the process several times a second while a window is open."""
 
     def __init__(self, steps, each, sees_nodes):
-        """The window has `steps` steps; the step before it took `each` bytes more. `sees_nodes` is
-        false if another thread trains than the one that looks: all growth counts then."""
+        """The window has `steps` steps; the step before it took `each` bytes more. `sees_nodes` is false if the
+        training runs in another thread: then all growth counts."""
         self.allowed = ALLOWED + TIMES * steps * max(each, 0)
         self.sees_nodes = sees_nodes
         self.begin()
 
     def begin(self):
-        """A stretch in which autograd makes no nodes."""
+        """Begins a stretch without new autograd nodes."""
         self.nodes = nodes()
         self.count = self.without_gradients = 0
         self.first, self.last = [], collections.deque(maxlen=LOOKS)
 
     def excess(self):
-        """Bytes that a validation seems to have taken; None while it takes none or few."""
+        """Bytes that a validation seems to have taken; None if there are none or few."""
         import torch
 
         if self.sees_nodes and nodes() != self.nodes:

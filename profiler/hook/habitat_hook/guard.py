@@ -5,14 +5,14 @@ import weakref
 
 
 class Guard:
-    """Calls `make_way` before a profiler of the user's starts, which a window would starve."""
+    """Calls `make_way` before a profiler of the user's starts: two profilers cannot run at once."""
 
     def __init__(self, make_way):
         self.make_way = make_way
         self.is_set = False
-        # The thread that starts one of ours now.
+        # The thread that starts our profiler now.
         self.ours = None
-        # The user's that are prepared or running: inner objects of theirs.
+        # The user's profilers that are prepared or running (their inner objects).
         self.users = weakref.WeakSet()
 
     def set(self):
@@ -32,7 +32,7 @@ class Guard:
             try:
                 return leave(inner, *args, **kwargs)
             finally:
-                self.users.discard(inner)  # No sooner: nor does one open while it stops.
+                self.users.discard(inner)  # Only now: no window may open while it stops.
 
         profiler.profile._prepare_trace = _prepare_trace
         profiler.profile.__exit__ = __exit__

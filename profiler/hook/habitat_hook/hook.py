@@ -1,4 +1,4 @@
-"""The steps of a process: counted, timed, and a few of them recorded."""
+"""Counts and times the steps of a process, and records a few of them."""
 
 import math
 import os
@@ -25,38 +25,39 @@ from .signals import Held, Request, in_main
 from .times import END, MARK, WIDTH, Times, time_saves
 from .window import OPEN_SECONDS, OPEN_TIMES, Window, export, release
 
-# Seconds between two reports of step times.
+# Seconds between reports of step times.
 REPORT_EVERY = 1.0
-# Steps below SHORT seconds have their parts timed every SAMPLE_EVERY seconds, for SAMPLED seconds of steps.
+# Steps shorter than SHORT seconds have their parts timed every SAMPLE_EVERY seconds, for SAMPLED seconds of
+# steps.
 SHORT, SAMPLE_EVERY, SAMPLED = 2e-3, 60.0, 0.5
-# Steps outside a window between two windows, and before another try after a dropped one.
+# Steps between two windows, and before the next try after a dropped window.
 GAP = 10
-# Dropped windows after which the next ones wait: twice as long each time, up to RARE steps, and
-# until the last drop is SHARE of the time since.
+# After PATIENCE dropped windows the wait doubles each time, up to RARE steps, and until the last drop took at
+# most SHARE of the time since.
 PATIENCE, RARE, SHARE = 5, 1000, 0.01
-# Steps of another optimizer, with none of the first in between, after which it takes its place.
+# Consecutive steps of another optimizer after which the hook counts that one instead.
 SUCCESSION = 100
-# Seconds that the end of the process waits for a trace being written.
+# Seconds that the process waits at its end for a trace being written.
 EXPORT_WAIT = 60.0
-# Seconds after its last step in which a window is to be closed outside of compiled code.
+# Seconds after its last step in which a window should close outside of compiled code.
 GRACE = 0.5
-# PyTorch's optimizers whose step() breaks the graph of torch.compile by itself. After theirs
-# the hook is called as ever. Of others nothing of it is traced: it breaks no graph, and sees
-# no step of theirs that is compiled.
+# PyTorch's optimizers whose step() breaks the graph of torch.compile anyway; the hook runs after theirs as
+# usual. For other optimizers torch.compile traces nothing of the hook: it breaks no graph, and does not see
+# their compiled steps.
 BREAK_GRAPHS = frozenset("Adadelta Adagrad Adam AdamW Adamax ASGD NAdam RAdam RMSprop Rprop SGD".split())
 
 
 def untraced():
-    """Where torch.compile comes upon it, it goes on without."""
+    """torch.compile does not trace this: it breaks the graph here."""
 
 
 untraced._torchdynamo_disable = True
 
 
 class Inside:
-    """While code of ours runs in the program. Our exceptions stay here. The handlers of the
-    program's signals wait until we leave, where what they raise reaches the program. What
-    torch.compile compiles does not see us."""
+    """Marks that the hook's code runs inside the program. Catches the hook's exceptions. Signal handlers of the
+    program wait until we leave, so that their exceptions reach the program. torch.compile does not see this
+    code."""
 
     def __init__(self, hook):
         self.hook = hook
@@ -73,8 +74,8 @@ class Inside:
             if isinstance(problem, Exception):
                 self.hook.fail(problem)
             elif problem is not None:
-                self.hook.rest("an exception of the program's came while it was opened or closed")
-            # Of the others we raise none.
+                self.hook.rest("the program raised an exception while the window opened or closed")
+            # Never raise other exceptions of ours.
             return problem is None or isinstance(problem, Exception)
         finally:
             try:
@@ -90,19 +91,19 @@ class Hook:
         self.address = address
         self.guard = Guard(self.make_way)
         self.settings = settings
-        # What `after_step` reads at every step; the lists themselves stay. The stamps are rows of `Times`.
+        # Read by `after_step` at every step; the list objects themselves stay. The stamps are rows of `Times`.
         self.times = Times()
         self.data = Data(self.times)
         self.backward = Backward(self.times)
         self.stamps = []
         self.calm = [0, 0.0, 0]
-        # Held while a profiler of ours starts or stops: PyTorch may crash where another one
-        # does meanwhile, or where the process forks.
+        # Held while our profiler starts or stops: PyTorch may crash if another profiler starts or stops
+        # meanwhile, or if the process forks.
         self.turn = threading.RLock()
         self.start()
 
     def start(self):
-        """A fresh state: at the beginning, and in a forked child."""
+        """Resets the state: at the beginning, and in a forked child."""
         self.pid = os.getpid()
         self.calm[0] = 0
         self.stamps.clear()
@@ -115,34 +116,35 @@ class Hook:
         self.ended = False
         self.steps = 0
         self.owner = self.thread = None
-        self.owners = 0  # One after the other's end.
+        self.owners = 0  # Optimizers counted so far, one after another.
         self.idling = (0, 0, 0)
         self.reported = time.perf_counter()
-        # When the parts of short steps are timed again.
+        # When the parts of short steps are timed next.
         self.sample_at = self.sampled = 0.0
         self.longest = 0.0
         self.window = None
-        # Whether windows open in this process: of several ranks in the first alone.
+        # Whether this process records windows: of several ranks only the first does.
         self.records = False
-        # Whether it trains alone: of several ranks only those that record look at a step, and their times are compared.
+        # Whether the process trains alone. Of several ranks only those that record look at a step, because
+        # their times are compared.
         self.alone = False
         self.next_window = self.settings["after"]
         self.windows = 0
         self.dropped = 0
-        # No window is to open before.
+        # Time before which no window opens.
         self.not_before = 0.0
         self.exporter = None
         self.probe = None
         self.optimizers = Optimizers()
-        # The modules that the program called in the step before the window.
+        # Modules that the program called in the step before the window.
         self.modules = []
-        # Nodes of autograd before that step, and the memory of the process.
+        # Autograd nodes before that step, and the memory of the process.
         self.made = self.resident = 0
-        # Steps and nodes when the work of steps was reported last.
+        # Steps and nodes at the last report of the work of steps.
         self.worked = None
 
     def connect(self):
-        """In a process that trains."""
+        """Connects to the listener, in a process that trains."""
         self.link = greet(self.address)
         self.send({"type": "cores", "cores": cores()})
         at_exit(self.end)
@@ -151,8 +153,8 @@ class Hook:
     # ----- forks
 
     def before_fork(self):
-        """A child would go on recording where a window is open, and hang where another thread
-        opens or closes one."""
+        """Drops an open window: a child would go on recording, and would hang if another thread opens or closes
+        a window."""
         with Inside(self):
             if self.turn.acquire(timeout=EXPORT_WAIT):
                 window = self.window
@@ -163,10 +165,10 @@ class Hook:
         try:
             self.turn.release()
         except RuntimeError:
-            pass  # It was not to be had.
+            pass  # before_fork() did not get the lock.
 
     def forked(self):
-        """In the child."""
+        """Resets the state in a forked child."""
         with Inside(self):
             self.turn = threading.RLock()
             if self.probe is not None:
@@ -181,16 +183,16 @@ class Hook:
     # ----- steps
 
     def after_step(self):
-        """What PyTorch calls after every step of every optimizer.
+        """Returns the function that PyTorch calls after every step of every optimizer.
 
-        After a step the processor's caches hold the program's data, and every line of Python
-        here costs microseconds. So a step of the first optimizer is only noted while nothing
-        else is to be done: until the next report is due, or the step before a window.
+        After a step the CPU caches hold the program's data, and every line of Python here costs microseconds.
+        So while there is nothing else to do (until the next report, or the step before a window), a step of the
+        first optimizer is only noted.
         """
-        import torch  # Being imported itself: it has not all its parts yet.
+        import torch  # The function runs during PyTorch's import, when parts are missing.
 
         if is_before(torch_version(), (2, 3)):
-            # It has no such function, and torch.compile hides the optimizers' steps, or breaks graphs.
+            # It lacks is_dynamo_compiling(), and torch.compile hides the optimizers' steps, or breaks graphs.
             torch = SimpleNamespace(compiler=SimpleNamespace(is_dynamo_compiling=bool))
         clock, stamps, calm, others, step = time.perf_counter, self.stamps, self.calm, self.others, self.step
         note, sums = stamps.extend, self.times.sums
@@ -199,11 +201,11 @@ class Hook:
             return torch.compiler.is_dynamo_compiling()
 
         def bind():
-            """Without two modules on the way it takes half the time."""
+            """Skips two attribute look-ups, which halves the time."""
             nonlocal compiling
             compiling = torch.compiler.is_dynamo_compiling
 
-        # Before torch.compile meets a step: later it would compile it again.
+        # Must run before torch.compile meets a step, else it compiles the step again.
         self.backward.at_first = bind
 
         def after_step(optimizer, args, kwargs):
@@ -222,7 +224,7 @@ class Hook:
             with Inside(self):
                 step(optimizer)
 
-        # What runs before `Inside` has turned torch.compile off.
+        # Code that runs before `Inside` has turned torch.compile off.
         known = self.optimizers.knows, self.optimizers.is_full
         begin = Held.__init__, Inside.__init__, Inside.__enter__, set_eval_frame, self.look_at_window, Request.handle
         for seen in (after_step, compiling, others, *known, *begin):
@@ -230,7 +232,7 @@ class Hook:
         return after_step
 
     def calm_down(self, optimizer):
-        """Lets the next steps of this optimizer only be noted, where nothing is under way."""
+        """Only notes the next steps of this optimizer, if nothing else is in progress."""
         if self.times.before is None or not self.guard.is_set:
             return
         if self.window is not None or self.exporter is not None or self.probe is not None:
@@ -243,7 +245,7 @@ class Hook:
         self.calm[0] = id(optimizer)
 
     def catch_up(self):
-        """Takes in the steps that were only noted."""
+        """Adds the steps that were only noted."""
         stamps = self.stamps
         if stamps:
             self.longest = max(self.longest, self.times.add(stamps, self.steps + 1))
@@ -251,15 +253,15 @@ class Hook:
             stamps.clear()
 
     def set_data(self):
-        """A fault here costs the times that are waited for data, and nothing else."""
+        """Times waits for data. A fault here costs only those times."""
         try:
             self.data.set()
         except Exception as problem:
             self.send({"type": "no_waits", "reason": place(problem)})
 
     def others(self, optimizer):
-        """Whether it is the step of an optimizer that is known, and is not the one whose steps
-        count: then nothing is to be done. No line here can fail."""
+        """Whether this is a step of a known optimizer other than the one whose steps count, so that there is
+        nothing to do. No line here can fail."""
         owner = self.owner() if self.owner is not None else None
         if owner is None or owner is optimizer:
             return False
@@ -273,7 +275,7 @@ class Hook:
         return self.optimizers.knows(optimizer) or self.optimizers.is_full()
 
     def step(self, optimizer):
-        """A step after which there may be more to do."""
+        """Handles a step after which there may be more to do."""
         if not self.guard.is_set:
             self.guard.set()
         link = self.link or self.connect()
@@ -291,7 +293,7 @@ class Hook:
             return
         self.calm[0] = 0
         if not link.alive:
-            self.rest("nobody listens")
+            self.rest("the listener is gone")
             return
         now, times = time.perf_counter(), self.times
         self.catch_up()
@@ -312,7 +314,7 @@ class Hook:
             self.within(window, step)
         else:
             self.between(step, optimizer)
-        # A step is timed up to the next one's beginning.
+        # A step is timed until the next one begins.
         now = time.perf_counter()
         if times.rows and now - self.reported > REPORT_EVERY:
             self.report(now)
@@ -320,20 +322,20 @@ class Hook:
         self.calm_down(optimizer)
 
     def own(self, optimizer):
-        """Its steps count from now on, in this thread."""
+        """Counts the steps of this optimizer from now on, in this thread."""
         self.owner, self.thread = weakref.ref(optimizer), threading.get_ident()
         self.data.thread = self.thread
         self.backward.own(self.thread)
 
     def first_step(self, optimizer):
-        """Reports whether others train together with this process, and begins to time the parts of its steps. If
-        they do so on CPUs, its backward passes wait for theirs; on GPUs the host does not wait there."""
+        """Reports whether this process trains together with others, and starts timing the parts of its steps.
+        On CPUs its backward passes wait for the other ranks; on GPUs the host does not wait there."""
         import torch
 
         try:
             size, group = world()
         except Exception:
-            size, group = 1, ""  # Its group is being made or destroyed.
+            size, group = 1, ""  # The group is being created or destroyed.
         self.send({"type": "world", "rank": rank(), "size": size, "group": group})
         self.alone = size == 1
         self.records = self.settings["all_ranks"] or size == 1 or rank() in (None, 0)
@@ -345,10 +347,10 @@ class Hook:
         try:
             time_saves(self.times, lambda thread: thread == self.thread)
         except Exception:
-            pass  # Another PyTorch: what it saves is not told apart then.
+            pass  # This PyTorch differs: saves are not timed separately.
 
     def succeed(self, optimizer):
-        """Training goes on with another optimizer, as when the head is trained before the rest."""
+        """Goes on with another optimizer, as when the head is trained before the rest."""
         self.calm[0] = 0
         self.catch_up()
         self.report(time.perf_counter())
@@ -367,14 +369,14 @@ class Hook:
             self.link.send_text(text)
 
     def sample(self, now):
-        """Of short steps few are divided into their parts: timing a pass takes a microsecond or more."""
+        """Divides only a sample of short steps into parts: timing a pass takes a microsecond or more."""
         count, seconds = self.times.unreported()
         if not count or self.backward.waits or not self.backward.over:
             return
         if seconds >= SHORT * count:
             self.backward.put(True)
         elif self.backward.is_timed():
-            # The first report has one step, and one before a window a few.
+            # The first report has one step, and one before a window has a few.
             self.sampled += seconds
             if self.sampled >= SAMPLED:
                 self.backward.put(False)
@@ -383,8 +385,8 @@ class Hook:
             self.backward.put(True)
 
     def report_work(self):
-        """Sends how many nodes of autograd the steps since the last time made: later ones may do more
-        than the recorded ones, as where gradients are accumulated over more and more batches."""
+        """Sends the number of autograd nodes since the last report: later steps may do more than the recorded
+        ones, for example when gradients are accumulated over more and more batches."""
         if threading.get_ident() != self.thread:
             return  # Each thread counts its own.
         before, self.worked = self.worked, (self.steps, nodes())
@@ -393,7 +395,7 @@ class Hook:
             self.send({"type": "work", "steps": self.steps - before[0], "nodes": max(made, 0), "of": "later"})
 
     def between(self, step, optimizer):
-        """Outside a window: is it time to look at the model, or to open one?"""
+        """Outside a window: looks at the model, or opens a window, when it is time."""
         settings = self.settings
         if not self.has_more():
             return
@@ -414,13 +416,13 @@ class Hook:
                 self.open(step, length)
 
     def has_more(self):
-        """Whether another window is to be recorded."""
+        """Whether another window will be recorded."""
         if self.settings.get("every", 0) > 0:
             return True
         return self.windows < self.settings["windows"]
 
     def look(self, optimizer):
-        """Watches one step, the last before the window: how much it is, and what the model is given."""
+        """Watches the last step before the window: how much it does, and the inputs of the model."""
         self.made, self.resident = nodes(), resident_bytes()
         if self.windows:
             return
@@ -428,7 +430,7 @@ class Hook:
         self.data.batches = []
 
     def looked(self, step):
-        """How many steps are to be recorded, and, where that is not as many as asked, why."""
+        """Number of steps to record, and why it is below the requested number, if it is."""
         made, probe, self.probe = nodes(), self.probe, None
         made -= self.made if made >= self.made else 0  # Each thread counts its own.
         calls = 0
@@ -446,13 +448,13 @@ class Hook:
     # ----- windows
 
     def obstacle(self, everywhere, events):
-        """The reason why no window with this number of events may be opened now, else None."""
+        """Why no window with this number of events may open now, else None."""
         import torch
 
         if self.guard.user_profiles():
             return "users_profiler"
         if in_backward():
-            # PyTorch takes a profiler that was started there back out when it leaves.
+            # When PyTorch leaves backward(), it removes a profiler that was started there.
             return "the optimizer steps inside backward(), where PyTorch's profiler cannot be started"
         if not in_main() and everywhere is None:
             reason = "the training runs in a thread beside the main one, which PyTorch %s cannot record (a newer one can)"
@@ -493,7 +495,7 @@ class Hook:
         self.send(message)
 
     def within(self, window, step):
-        """After a step of an open window."""
+        """Handles a step of an open window."""
         if step == window.last and not window.is_elsewhere():
             window.made, self.worked = nodes() - window.nodes, (self.steps, nodes())
         if window.is_elsewhere():
@@ -505,7 +507,7 @@ class Hook:
         elif step < window.last:
             window.next_mark(step + 1)
         elif capturing():
-            window.next_mark(None)  # It closes when the capture is over.
+            window.next_mark(None)  # The window closes when the capture ends.
         elif not window.complete and in_region():
             window.next_mark(None)
             window.complete, window.completed = True, time.perf_counter()
@@ -516,7 +518,7 @@ class Hook:
             self.close(window)
 
     def look_at_window(self):
-        """Some times a second while a window is open, anywhere in the program."""
+        """Runs a few times a second while a window is open, anywhere in the program."""
         if self.busy:
             return
         with Inside(self):
@@ -532,7 +534,7 @@ class Hook:
                     self.lose(window, reason)
 
     def make_way(self):
-        """A profiler of the user's is about to start."""
+        """Drops the window: a profiler of the user's is about to start."""
         away = None
         with Inside(self):
             if self.turn.acquire(timeout=EXPORT_WAIT):
@@ -548,7 +550,7 @@ class Hook:
             away.have_dropped("users_profiler")
 
     def close(self, window):
-        """After the last step of a window, unless another thread has dropped it."""
+        """Closes a window after its last step, unless another thread has dropped it."""
         began = time.perf_counter()
         with self.turn:
             if window is not self.window:
@@ -591,8 +593,8 @@ class Hook:
         self.exporter.start()
 
     def lose(self, window, reason):
-        """Lets go of an open window, unless another thread has. What doomed it before is the
-        reason that counts."""
+        """Drops an open window, unless another thread has. If the window was doomed before, that reason counts.
+        """
         with self.turn:
             if window is not self.window:
                 return
@@ -605,19 +607,20 @@ class Hook:
                 self.not_before = now + (now - began) / SHARE
 
     def miss(self, reason):
-        """No window this time; another is tried later."""
+        """Skips this window; tries again later."""
         self.dropped += 1
-        # A step later each time, so that what happens every ten steps is not met each time.
+        # Wait one step longer each time, so that windows do not always meet an event that recurs every ten
+        # steps.
         waits = min(GAP << min(max(self.dropped - PATIENCE, 0), 10), RARE) + self.dropped - 1
         every = self.settings.get("every", 0)
         if every:
-            # Of a job of weeks some are missed: the next comes when it would have come anyway.
+            # A job of weeks misses some windows: the next one comes when it would have come anyway.
             waits = every if self.windows else min(waits, every)
         self.next_window = self.steps + max(GAP, waits)
         self.send({"type": "window", "state": "dropped", "step": self.steps, "reason": reason})
 
     def rest(self, reason):
-        """Leaves nothing of ours open in the program."""
+        """Leaves nothing of the hook open in the program."""
         probe, self.probe = self.probe, None
         if probe is not None:
             probe.stop()
@@ -626,7 +629,7 @@ class Hook:
             self.lose(window, reason)
 
     def fail(self, problem):
-        """A fault of ours: nothing more is recorded in this process, and the listener told."""
+        """After a fault of the hook: reports it, and records nothing more in this process."""
         try:
             self.settings = dict(self.settings, windows=0, every=0)
             self.rest("the hook failed")
@@ -637,7 +640,7 @@ class Hook:
     # ----- the end
 
     def end(self):
-        """When the process ends by itself."""
+        """Runs when the process exits normally."""
         if self.ended or os.getpid() != self.pid:
             return
         self.ended = True

@@ -1,4 +1,4 @@
-"""What the model is given: a look at one step."""
+"""Watches one step for the inputs of the model."""
 
 import dataclasses
 import inspect
@@ -12,19 +12,19 @@ from .pytorch import autocast, in_backward, is_batched, set_eval_frame, skip, tf
 from .signals import Held
 from .times import FORWARD, MARK
 
-# Inputs whose shapes are told, and how deep containers of tensors are looked into.
+# Most inputs whose shapes are reported, and depth to which containers of tensors are searched.
 MOST = 16
 DEEP = 3
 
 
 class Inputs:
-    """Watches the calls of modules in this thread from now on, until it is told to stop.
+    """Watches the calls of modules in this thread until `stop`.
 
-    With Python's own `sys.setprofile`: hooks of modules would be seen by what compiles,
-    exports or copies them meanwhile.
+    Uses Python's own `sys.setprofile`: code that compiles, exports or copies modules meanwhile would see hooks
+    on them.
 
-    The model is the first module in training that owns parameters which the optimizer
-    trains; a module of a data loader, such as a normalisation, owns none.
+    The model is the first module in training that owns parameters of the optimizer; a module of a data loader,
+    such as a normalisation, owns none.
     """
 
     def __init__(self, optimizer, sums):
@@ -46,29 +46,30 @@ class Inputs:
         # The first tensor of the model's first call.
         self.first = None
         self.model = None
-        # Whether the model owns what the optimizer trains, or only what could be trained:
-        # some optimizers keep copies of the parameters.
+        # Whether the model owns the optimizer's parameters, or only parameters that could be trained: some
+        # optimizers keep copies.
         self.is_sure = False
         # The modules that the program calls itself, and those that they call.
         self.outer = {}
         self.inner = set()
         # Calls that autograd does not see.
         self.unseen = 0
-        # The sums of `Times`, and that of forward passes at the beginning; the program's time from marks to the first
-        # call of the model in training after them; that of our own looks, in all and since the last mark; the last mark,
-        # and the last one after which the model was called.
+        # `sums`: the sums of `Times`. `forward`: its forward time at the beginning. `ahead`: the program's time
+        # from marks to the first call of the model in training after them. `own`, `since`: time of our own
+        # looks, in all and since the last mark. `mark`: the last mark. `marked`: the last mark after which the
+        # model was called.
         self.sums, self.forward = sums, sums[FORWARD]
         self.ahead, self.own, self.since, self.mark, self.marked = 0.0, 0.0, 0.0, None, None
         self.over = False
         call, has_gradients = torch.nn.Module._call_impl.__code__, torch.is_grad_enabled
-        # What is traced or exported has no shapes of its own to look at.
+        # Traced or exported code has no shapes of its own.
         traced = torch.jit.is_tracing, getattr(torch.compiler, "is_compiling", bool)
 
         def seen(frame, event, argument):
             if event != "call" or frame.f_code is not call:
                 return
             if self.over:
-                sys.setprofile(None)  # It was ended in another thread.
+                sys.setprofile(None)  # Another thread ended the watch.
                 return
             callback, began = set_eval_frame(None), time.perf_counter()
             if self.mark != sums[MARK]:
@@ -82,7 +83,7 @@ class Inputs:
                             there = frame.f_locals
                             self.called(there["self"], there["args"], there["kwargs"], began)
                     except Exception:
-                        pass  # Less is known of the model then.
+                        pass  # Then less is known of the model.
             finally:
                 took = time.perf_counter() - began
                 if not in_backward():
@@ -91,7 +92,7 @@ class Inputs:
 
         self.seen = seen
         skip(seen.__code__)
-        # Yappi's profile function has no object that Python could tell.
+        # Yappi's profile function has no object that sys.getprofile() could return.
         if sys.getprofile() is None and "_yappi" not in sys.modules:
             sys.setprofile(seen)
 
@@ -133,13 +134,12 @@ class Inputs:
                 self.found["sequence_first"] = any(flag is False for flag in flags)
 
     def given(self, inputs, keywords):
-        """The model is called; its inputs are those of the first call, and of later ones their
-        first extents."""
+        """A call of the model. Keeps the inputs of the first call, and the first extents of later ones."""
         if not self.trains(self.model()):
             return
         found = self.found
         found["calls"] += 1
-        # Of later calls only the shapes are of interest.
+        # Later calls: only the shapes matter.
         seen = found if found["calls"] == 1 else dict(found, inputs=[])
         values = *inputs, *keywords.values()
         for value in values:
@@ -150,8 +150,8 @@ class Inputs:
             found["leads"].append(lead)
 
     def is_again(self, values):
-        """Whether this call and another may be of the same samples: it is given the same tensor,
-        or one that an adversary changes, or another network makes or judges them."""
+        """Whether this call may repeat the samples of another: it has the same tensor, or one that an adversary
+        changes, or another network generates or judges them."""
         import torch
 
         tensor = next((value for value in values if isinstance(value, torch.Tensor)), None)
@@ -185,7 +185,7 @@ class Inputs:
         elif isinstance(value, (list, tuple)):
             ranks = [one.dim() for one in value if isinstance(one, torch.Tensor)]
             if ranks and len(set(ranks)) == 1:
-                # One tensor a sample, or several inputs: shapes do not say which.
+                # One tensor per sample, or several inputs: the shapes do not show which.
                 found["lists"] = True
             else:
                 for one in value:
@@ -197,8 +197,8 @@ class Inputs:
             found["opaque"] = type(value).__name__
 
     def passes(self):
-        """The time that the program spends in a step before it calls the model, as in loading without a DataLoader or
-        in a pause, and how long its forward passes take from there."""
+        """Time of the program in a step before it calls the model, as in loading without a DataLoader or in a
+        pause, and the time of its forward passes from there."""
         whole = self.sums[FORWARD] - self.forward
         return self.ahead, max(whole - self.ahead - self.own, 0.0)
 

@@ -1,4 +1,4 @@
-"""The limits of the process that a window could hit: `ulimit`, and room on the disk."""
+"""Limits of the process that a window could hit: `ulimit`, and free disk space."""
 
 import os
 import threading
@@ -6,16 +6,16 @@ import time
 
 try:
     import resource
-except ImportError:  # No Unix.
+except ImportError:  # Not Unix.
     resource = None
 
-# Bytes that must be free for traces before a window opens.
+# Bytes that must be free for traces before a window opens (a choice).
 SPARE = 500_000_000
-# What an event of a window takes at most: bytes of its trace, bytes of memory, seconds of
-# processor time until its trace is written. Found: 500, 3,500, 30e-6.
+# Most that an event of a window takes: bytes of trace, bytes of memory, seconds of CPU time until its trace is
+# written. Measured: 500, 3,500, 30e-6.
 FILE_BYTES, MEMORY_BYTES, SECONDS = 600, 4_500, 50e-6
-# What a window takes without any: the stacks and heaps of two threads, which the C library
-# reserves, and the libraries that the profiler loads.
+# Needs of a window without events: the stacks and heaps of two threads, which the C library reserves, and the
+# libraries that the profiler loads.
 MEMORY_LEAST, SECONDS_LEAST = 300_000_000, 2.0
 
 
@@ -34,8 +34,8 @@ def short_of(folder, events):
 
 
 def short_of_limit(events):
-    """The limit that a window of this many events would exceed, else None. Exceeding it would end
-    the job: by SIGXFSZ, by SIGXCPU, or when PyTorch is refused memory."""
+    """The limit that a window of this many events would exceed, else None. Exceeding it would end the job: by
+    SIGXFSZ, by SIGXCPU, or because PyTorch gets no memory."""
     left = soft("RLIMIT_FSIZE")
     if left is not None and left < FILE_BYTES * events:
         return "the job may write no file over %s (ulimit -f), and a trace may need %s" % (
@@ -71,12 +71,12 @@ def soft(name):
     if number is None:
         return None
     limit = resource.getrlimit(number)[0]
-    # macOS takes numbers this large for none.
+    # On macOS such large numbers mean no limit.
     return None if limit == resource.RLIM_INFINITY or limit >= 1 << 62 else limit
 
 
 def status_bytes(field):
-    """A size in /proc/self/status; None if that cannot be read."""
+    """A size in /proc/self/status; None if it cannot be read."""
     try:
         with open("/proc/self/status") as file:
             return next(int(line.split()[1]) << 10 for line in file if line.startswith(field + ":"))
@@ -85,7 +85,7 @@ def status_bytes(field):
 
 
 def can_open_files():
-    """Whether there are descriptors for a trace, what PyTorch reads for it, and a link."""
+    """Whether there are descriptors for a trace, for files that PyTorch reads for it, and for a link."""
     opened = []
     try:
         for _ in range(8):

@@ -1,4 +1,4 @@
-"""The messages to the program that listens; README.md beside this folder describes them."""
+"""Messages to the listener; the README in the folder above describes them."""
 
 import json
 import os
@@ -8,12 +8,12 @@ from .process import rank
 from .pytorch import torch_version
 
 PROTOCOL = 1
-# Unsent bytes kept at most; beyond them the listener is taken for dead.
+# Most unsent bytes to keep; beyond them the hook assumes that the listener is dead.
 BACKLOG = 1 << 20
 
 
 class Link:
-    """Frames over a Unix socket, sent without ever waiting."""
+    """Frames over a Unix socket, sent without waiting."""
 
     def __init__(self, address):
         import _socket
@@ -24,7 +24,7 @@ class Link:
         try:
             link = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
         except OSError:
-            return  # No descriptor is left.
+            return  # No descriptor left.
         try:
             if hasattr(_socket, "SO_NOSIGPIPE"):
                 link.setsockopt(_socket.SOL_SOCKET, _socket.SO_NOSIGPIPE, 1)
@@ -45,7 +45,7 @@ class Link:
         self.send_text(json.dumps(message, separators=(",", ":")))
 
     def send_text(self, text):
-        """A message that is JSON already."""
+        """Sends a message that is already JSON."""
         if self.socket is None:
             return
         text = text.encode()
@@ -65,8 +65,8 @@ class Link:
             self.close()
 
     def look(self):
-        """Where the program has closed all files, as daemons do, the number may be that of one
-        of its own."""
+        """Checks the socket: if the program has closed all files, as daemons do, its number may now belong to a
+        file of the program."""
         try:
             ours = self.socket is None or os.path.samestat(os.fstat(self.socket.fileno()), self.file)
         except OSError:
@@ -76,7 +76,7 @@ class Link:
             self.socket, self.unsent = None, b""
 
     def finish(self, seconds):
-        """The last messages may wait a little."""
+        """Sends the last messages, and waits a little for them."""
         self.look()
         try:
             if self.socket is not None:
@@ -96,7 +96,7 @@ class Link:
 
 
 def greet(address):
-    """A link that has said hello, whether or not anybody listens."""
+    """A link that has sent hello, even if no listener is there."""
     link = Link(address)
     link.send(
         {
@@ -113,7 +113,7 @@ def greet(address):
 
 
 def place(problem):
-    """What failed, and where."""
+    """The error, and the line where it occurred."""
     where = problem.__traceback__
     while where is not None and where.tb_next is not None:
         where = where.tb_next
@@ -124,5 +124,5 @@ def place(problem):
 
 
 def micros(seconds):
-    """As JSON, in one go: of short steps there are many."""
+    """Microseconds as JSON, in one call: short steps are many."""
     return "[%s]" % (("%.1f," * len(seconds))[:-1] % tuple(map(1e6.__mul__, seconds)))

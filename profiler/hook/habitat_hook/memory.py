@@ -1,10 +1,10 @@
-"""What stays in memory between two steps."""
+"""Memory that stays in use between two steps."""
 
 from .optimizers import tensor_of, trained
 
 
 def peak_memory():
-    """Largest memory of tensors on this process's GPU since it started, in bytes."""
+    """Peak memory of tensors on this process's GPU since it started, in bytes."""
     import torch
 
     try:
@@ -16,8 +16,8 @@ def peak_memory():
 
 
 def held(optimizers, modules):
-    """What the parameters, their gradients and the optimizers' state take, right after a
-    step: sizes only, no tensor is looked into. None where it cannot be told."""
+    """Bytes of the parameters, their gradients and the optimizers' state right after a step: reads sizes only,
+    no values. None if unknown."""
     try:
         parameters = {}
         for optimizer in optimizers:
@@ -30,7 +30,7 @@ def held(optimizers, modules):
         device = own[0].device.type
         sizes = Sizes(device)
         total = {"device": device, "parameters_bytes": sizes.of(parameters.values())}
-        # Reading .grad of what is no leaf would make torch warn.
+        # Reading .grad of a tensor that is not a leaf makes torch warn.
         gradients = [parameter.grad for parameter in own if parameter.is_leaf]
         total["gradients_bytes"] = sizes.of(gradients)
         total["optimizer_state_bytes"] = sizes.of([state(optimizer) for optimizer in optimizers])
@@ -41,13 +41,13 @@ def held(optimizers, modules):
 
 
 def state(optimizer):
-    """The tensors that an optimizer keeps; all that it has if its class is not PyTorch's."""
+    """The tensors that an optimizer keeps; all its attributes if its class is not PyTorch's."""
     kept = getattr(optimizer, "state", None)
     return list(kept.values()) if isinstance(kept, dict) else vars(optimizer)
 
 
 class Sizes:
-    """Bytes of tensors on a kind of device, each counted once."""
+    """Bytes of tensors on one kind of device; each tensor counts once."""
 
     MOST = 200000
 

@@ -1,22 +1,22 @@
-"""The optimizers of the process, and the parameters they train."""
+"""The optimizers of the process, and their parameters."""
 
 import threading
 import weakref
 
-# Optimizers whose parameters are counted at most.
+# Most optimizers whose parameters are counted.
 MOST = 256
-# How deep containers of parameters are looked into.
+# Depth to which containers of parameters are searched.
 DEEP = 4
 
 
 def trained(optimizer):
-    """The tensors that an optimizer trains. One that is not PyTorch's may have them anywhere: in
-    its groups, in lists, or in a module."""
+    """The tensors that an optimizer trains. An optimizer that is not PyTorch's may have them anywhere: in its
+    groups, in lists, or in a module."""
     groups = getattr(optimizer, "param_groups", None)
     try:
         parameters = [parameter for group in groups for parameter in group["params"]]
     except (TypeError, KeyError):
-        parameters = []  # Groups of another form, or none.
+        parameters = []  # No groups, or groups of another form.
     if not parameters:
         found = {}
         gather(groups, found, 0)
@@ -27,7 +27,7 @@ def trained(optimizer):
 
 
 def tensor_of(value):
-    """The tensor that it is, or that a variable of Keras holds; else None."""
+    """The tensor itself, or the one in a variable of Keras; else None."""
     import torch
 
     if str(type(value).__module__).startswith("keras."):
@@ -36,7 +36,7 @@ def tensor_of(value):
 
 
 def gather(value, found, depth):
-    """Takes in the leaves of autograd's graphs in it, by identity."""
+    """Collects the leaves of autograd's graphs in it, by identity."""
     import torch
 
     tensor = tensor_of(value)
@@ -51,16 +51,16 @@ def gather(value, found, depth):
 
 
 class Optimizers:
-    """A few optimizers, by identity; none is kept alive."""
+    """A few optimizers, by identity, held weakly."""
 
     def __init__(self):
         self.counted = {}
         self.alive = {}
-        # The threads that they made steps in: others may train something else.
+        # The threads that stepped them: another thread may train something else.
         self.threads = {}
 
     def note(self, optimizer):
-        """Remembers what an optimizer trains; a few of them at most."""
+        """Remembers the parameters of an optimizer, for a few optimizers at most."""
         self.forget()
         if not self.knows(optimizer) and not self.is_full():
             key = id(optimizer)
@@ -78,21 +78,21 @@ class Optimizers:
         return len(self.counted) >= MOST
 
     def forget(self):
-        """Leaves out the optimizers that are gone."""
+        """Forgets deleted optimizers."""
         for key in [key for key, there in self.alive.items() if there() is None]:
             del self.alive[key], self.counted[key], self.threads[key]
 
     def of(self, thread):
-        """The keys of those of a thread."""
+        """Keys of the optimizers of a thread."""
         return [key for key, one in self.threads.items() if one == thread]
 
     def those_there(self, thread):
         return [made for made in (self.alive[key]() for key in self.of(thread)) if made is not None]
 
     def parameters(self, thread):
-        """Elements of all parameters, one that two optimizers train once."""
+        """Elements of all parameters; a parameter of two optimizers counts once."""
         return sum({key: numel for one in self.of(thread) for key, numel in self.counted[one]}.values())
 
     def tensors(self, thread):
-        """How many tensors they train."""
+        """Number of tensors that they train."""
         return sum(len(self.counted[key]) for key in self.of(thread))

@@ -5,7 +5,7 @@ import sys
 
 
 def rank():
-    """The rank on this machine, else in the job; None where there is but one process."""
+    """The rank on this machine, else in the job; None for a single process."""
     for name in ("LOCAL_RANK", "SLURM_LOCALID", "RANK"):
         value = os.environ.get(name, "")
         if value.isdigit():
@@ -16,14 +16,14 @@ def rank():
     return None
 
 
-# How the launchers of MPI and Slurm number the processes that they start.
+# Variables in which the launchers of MPI and Slurm number their processes.
 LAUNCHERS = (
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
     ("PMI_RANK", "PMI_SIZE"),
     ("HOROVOD_RANK", "HOROVOD_SIZE"),
     ("SLURM_PROCID", "SLURM_NTASKS"),
 )
-# Packages by which such processes train one model without torch.distributed.
+# Packages with which such processes train one model without torch.distributed.
 MESSAGES = ("horovod.torch", "mpi4py.MPI")
 
 
@@ -33,11 +33,11 @@ def number(name):
 
 
 def world():
-    """How many processes train together with this one, 1 where it trains alone, and what they
-    have in common: a name that those of another training do not have.
+    """Number of processes that train together with this one (1 if it trains alone), and a name that they share
+    and processes of another training do not have.
 
-    A rank in the environment alone may be that of a process that trains alone, as a task of
-    `srun` in a search for parameters does, or be inherited from what runs around the job.
+    A rank in the environment is not enough: a process that trains alone may have one, as a task of `srun` in a
+    hyperparameter search, or may inherit one from what runs around the job.
     """
     size = 1
     distributed = sys.modules.get("torch.distributed")
@@ -52,7 +52,7 @@ def world():
 
 
 def meeting():
-    """The address at which the processes of one training meet, or what else they share."""
+    """The address at which the processes of a training meet, or another name that they share."""
     get = os.environ.get
     if get("MASTER_ADDR") and get("MASTER_PORT"):
         return "%s:%s %s" % (get("MASTER_ADDR"), get("MASTER_PORT"), get("TORCHELASTIC_RUN_ID", ""))
@@ -63,7 +63,7 @@ def meeting():
 
 
 def cores():
-    """Processors that this process may use, its share where several ranks are on the machine."""
+    """CPU cores that this process may use; its share if several ranks run on the machine."""
     try:
         count = len(os.sched_getaffinity(0))
     except (AttributeError, OSError):
@@ -72,7 +72,7 @@ def cores():
         with open("/sys/fs/cgroup/cpu.max") as file:
             quota, period = file.read().split()
         if quota != "max":
-            count = min(count, -(-int(quota) // int(period)))  # As a container is limited.
+            count = min(count, -(-int(quota) // int(period)))  # The limit of a container.
     except (OSError, ValueError):
         pass
     ranks = os.environ.get("LOCAL_WORLD_SIZE", "")
@@ -80,7 +80,8 @@ def cores():
 
 
 def at_exit(call):
-    """Children of multiprocessing run their own list of last calls, not atexit's."""
+    """Calls `call` when the process ends. Children of multiprocessing do not run atexit's list, but their own.
+    """
     import atexit
 
     atexit.register(call)
@@ -98,7 +99,7 @@ def remove(path):
 
 
 def is_whole(path):
-    """Whether the file of a JSON object has its end."""
+    """Whether the file of a JSON object is complete."""
     try:
         with open(path, "rb") as file:
             file.seek(max(os.path.getsize(path) - 64, 0))
@@ -108,7 +109,7 @@ def is_whole(path):
 
 
 def give_back_memory():
-    """What the profiler freed, the C library keeps: hundreds of MB after a large window."""
+    """Returns freed memory to the system: the C library keeps hundreds of MB after a large window."""
     import ctypes
 
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)

@@ -1,4 +1,4 @@
-"""What the hook asks of PyTorch, of any version from 2.1 on."""
+"""PyTorch's interfaces that the hook needs, for every version from 2.1 on."""
 
 import os
 import sys
@@ -23,16 +23,16 @@ def is_before(version, other):
 
 
 def capturing():
-    """Whether a CUDA graph is being captured: torch.profiler waits for the device when it
-    starts and stops, and CUDA then gives the capture up with an error in the program."""
+    """Whether a CUDA graph is being captured. torch.profiler waits for the device when it starts and stops;
+    during a capture CUDA then fails with an error in the program."""
     import torch
 
     return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 
 def in_backward():
-    """Whether autograd is at work in this thread. What a hook of its starts there, it takes
-    out of the thread when it goes on: a profiler would be neither running nor stopped."""
+    """Whether autograd runs in this thread. If a hook of autograd starts a profiler there, autograd removes it
+    from the thread when it goes on: it would be neither running nor stopped."""
     import torch
 
     task = getattr(torch._C, "_current_graph_task_id", None)
@@ -40,8 +40,8 @@ def in_backward():
 
 
 def all_threads():
-    """What has torch.profiler record all threads, and lets each of them stop it; None where
-    PyTorch has no such thing."""
+    """A setting that makes torch.profiler record all threads, each of which may then stop it; None if PyTorch
+    has no such setting."""
     import torch
 
     try:
@@ -51,7 +51,7 @@ def all_threads():
 
 
 def is_batched(tensor):
-    """Whether torch.func.vmap has it stand for many of its shape."""
+    """Whether torch.func.vmap has batched the tensor."""
     import torch
 
     functorch = getattr(torch._C, "_functorch", None)
@@ -65,7 +65,7 @@ def is_batched(tensor):
 
 
 def autocast():
-    """The data type that autocast computes in, where it is on."""
+    """The data type that autocast computes in, if it is on."""
     import torch
 
     for device in ("cuda", "cpu"):
@@ -81,17 +81,17 @@ def autocast():
 
 
 def tf32():
-    """Whether matrix products, and convolutions and recurrent layers of cuDNN, may run in TF32."""
+    """Whether matrix products may run in TF32, and whether cuDNN's convolutions and recurrent layers may."""
     import os
 
     import torch
 
     override = os.environ.get("NVIDIA_TF32_OVERRIDE")
     if override in ("0", "1"):
-        return [override == "1"] * 2  # The libraries obey it, whatever PyTorch asks for.
+        return [override == "1"] * 2  # The libraries obey it, not PyTorch's flags.
 
     def allowed(new, old):
-        # From PyTorch 2.9 on; where a program sets these, reading the old flags is an error.
+        # From PyTorch 2.9 on: if a program sets these, reading the old flags is an error.
         precision = getattr(new, "fp32_precision", None)
         return bool(old.allow_tf32) if precision is None else precision == "tf32"
 
@@ -100,42 +100,40 @@ def tf32():
 
 
 def end_kineto_thread():
-    """Ends the thread that Kineto starts with the first profiler of a process, to wait for
-    requests of a daemon. A child made by os.fork() has not that thread, but waits for its end
-    in the destructor of libkineto::ConfigLoader: for ever, or until it aborts."""
+    """Ends the thread that Kineto starts with the first profiler of a process, to wait for requests of a
+    daemon. A child of os.fork() lacks that thread, but the destructor of libkineto::ConfigLoader waits for its
+    end: forever, or until it aborts."""
     if "KINETO_USE_DAEMON" in os.environ:
-        return  # The job wants it.
+        return  # The job uses the daemon.
     import ctypes
 
     import torch
 
     try:
-        library = ctypes.CDLL(torch._C.__file__)  # And all that it is linked with.
+        library = ctypes.CDLL(torch._C.__file__)  # With the libraries that it links to.
         instance = library._ZN9libkineto12ConfigLoader8instanceEv
         stop = library._ZN9libkineto12ConfigLoader10stopThreadEv
     except (AttributeError, OSError):
-        return  # A PyTorch that hides them.
+        return  # This PyTorch hides them.
     instance.restype, stop.argtypes, stop.restype = ctypes.c_void_p, [ctypes.c_void_p], None
     stop(instance())
 
 
 def set_eval_frame(callback):
-    """Sets what torch.compile has the interpreter call for every frame of this thread, and
-    returns what was set. As torch.compiler.disable does it, which is no use here: it would
-    load torch._dynamo."""
+    """Sets the function that the interpreter calls for every frame of this thread, for torch.compile, and
+    returns the previous one. torch.compiler.disable does the same, but would load torch._dynamo."""
     from torch._C._dynamo import eval_frame
 
     return eval_frame.set_eval_frame(callback)
 
 
 def in_region():
-    """Whether this is called from within code of torch.compile, or from the step of an optimizer
-    that another one calls: PyTorch warns of such a region that is not over when its profiler
-    stops."""
+    """Whether this runs inside code of torch.compile, or inside the step of an optimizer that another one
+    calls. PyTorch warns if its profiler stops inside such a region."""
     frame, steps = sys._getframe(), 0
     while frame is not None:
         name = frame.f_globals.get("__name__")
-        # Every optimizer's step() is wrapped there.
+        # PyTorch wraps every optimizer's step() there.
         steps += name == "torch.optim.optimizer" and frame.f_code.co_name == "wrapper"
         if name == "torch._dynamo.eval_frame" or steps > 1:
             return True
@@ -144,7 +142,7 @@ def in_region():
 
 
 def skip(code):
-    """Has torch.compile run it as it is, where it comes upon it between two compiled parts."""
+    """Makes torch.compile run this code as it is between two compiled parts."""
     from torch._C._dynamo import eval_frame
 
     if hasattr(eval_frame, "skip_code"):

@@ -1,5 +1,5 @@
-"""The program's signals: their handlers wait while code of ours runs, and how its main thread
-is asked to do something."""
+"""The program's signals: delays their handlers while the hook runs, and makes the main thread run a function.
+"""
 
 import _signal
 import _thread
@@ -12,8 +12,8 @@ import time
 
 
 class Request:
-    """Has the main thread call `call` soon, wherever in the program it is: as the handler of a
-    signal that nobody uses and that is never sent. None where there is no such signal."""
+    """Makes the main thread call `call` soon, wherever it is in the program: as the handler of an unused signal
+    that is never sent. None if there is no such signal."""
 
     def __init__(self, call):
         self.call = call
@@ -26,7 +26,7 @@ class Request:
         self.call()
 
     def make(self):
-        """From any thread."""
+        """Requests the call, from any thread."""
         if self.number is None:
             return
         if sys.version_info >= (3, 10):
@@ -35,20 +35,20 @@ class Request:
             signal.pthread_kill(threading.main_thread().ident, self.number)
 
     def end(self):
-        """In the main thread."""
+        """Removes the handler, in the main thread."""
         if self.number is not None and signal.getsignal(self.number) is self.handler:
             signal.signal(self.number, signal.SIG_DFL)
         self.number = None
 
 
 def unused():
-    """Signals that mean nothing by themselves and have no handler, neither in Python nor in C."""
+    """Signals that do nothing by default and have no handler, neither in Python nor in C."""
     caught = 0
     try:
         with open("/proc/self/status") as file:
             caught = next(int(line.split()[1], 16) for line in file if line.startswith("SigCgt"))
     except (OSError, StopIteration):
-        pass  # No Linux.
+        pass  # Not Linux.
     last = getattr(signal, "SIGRTMAX", 0)
     for number in range(last, getattr(signal, "SIGRTMIN", last + 1) - 1, -1):
         if signal.getsignal(number) == signal.SIG_DFL and not caught >> (number - 1) & 1:
@@ -56,23 +56,23 @@ def unused():
 
 
 def in_main():
-    """Whether this is the main thread, in which Python calls handlers of signals. For
-    `threading` it is the one that imported it first."""
+    """Whether this is the main thread, in which Python calls signal handlers. `threading` assumes it is the
+    thread that imported it first."""
     if threading.current_thread() is not threading.main_thread():
         return False
     return sys.platform != "linux" or threading.get_native_id() == os.getpid()
 
 
 class Held:
-    """The handlers of the program's signals wait until our work is done.
+    """Delays the handlers of the program's signals until our work is done.
 
-    Python runs a handler between any two lines of the main thread, those of ours and of
-    PyTorch's profiler as well. What it raises there would be lost in an `except`, or leave
-    the profiler half started. They are called as we leave; or sent once more, for Python to
-    call them, where one of them has raised.
+    Python may run a handler between any two lines of the main thread, including ours and those of PyTorch's
+    profiler. An exception of a handler there would be lost in an `except`, or leave the profiler half started.
+    The handlers are called as we leave; if one of them raises, the remaining signals are sent again, so that
+    Python calls theirs.
     """
 
-    # Those that are entered, the innermost last: a call that was asked for may come in between.
+    # The active ones, innermost last: a requested call may interrupt another.
     entered = []
 
     def __init__(self):
@@ -91,7 +91,7 @@ class Held:
                 self.kept[number] = handler, was
                 _signal.signal(number, self.wait)
                 if action(number).raw[:POINTER] != was.raw[:POINTER]:
-                    # One in C stands before Python's: it is left where it is.
+                    # A handler in C comes before Python's: leave it.
                     self.set_again(number)
         except BaseException as problem:
             self.leave([problem])
@@ -102,16 +102,16 @@ class Held:
             self.came.append(number)
 
     def set_again(self, number):
-        """Sets the handler that was, unless the program has set another meanwhile."""
+        """Restores the handler, unless the program has set another one meanwhile."""
         handler, was = self.kept[number]
         if _signal.getsignal(number) == self.wait:
             _signal.signal(number, handler)
         if _signal.getsignal(number) is handler:
-            # As it was, with the flags that Python sets otherwise (siginterrupt).
+            # Restore the flags, which Python would set differently (siginterrupt).
             action(number, was)
 
     def let_go(self):
-        """Sets all handlers again; what they raised meanwhile."""
+        """Restores all handlers; returns the exceptions that they raised meanwhile."""
         raised = []
         for _ in range(100):
             try:
@@ -125,7 +125,7 @@ class Held:
         return raised
 
     def leave(self, raised):
-        """Calls the handlers that waited, in the frame of the program."""
+        """Calls the delayed handlers, in the frame of the program."""
         raised += self.let_go()
         frame = sys._getframe()
         while frame.f_back is not None and is_ours(frame):
@@ -143,13 +143,13 @@ class Held:
             if raised:
                 raise raised[0]
         finally:
-            del raised, frame  # They hold each other.
+            del raised, frame  # They reference each other.
 
     def send_again(self, number):
         while not self.left:
             time.sleep(0.001)
         handler = _signal.getsignal(number)
-        # Of asyncio's, the byte counts that Python wrote for it when the signal came.
+        # asyncio counts the bytes that Python wrote for it when the signal came.
         if callable(handler) and getattr(handler, "__module__", None) != "asyncio.unix_events":
             signal.pthread_kill(threading.main_thread().ident, number)
 
@@ -158,7 +158,7 @@ class Held:
 
     @classmethod
     def forked(cls):
-        """In a child that another thread has made meanwhile, nobody would set them again."""
+        """Restores the handlers in a child that another thread forked meanwhile."""
         for one in reversed(cls.entered):
             one.let_go()
 
@@ -169,8 +169,8 @@ POINTER = ctypes.sizeof(ctypes.c_void_p)
 
 
 def action(number, new=None):
-    """The system's record of what a signal does, and sets it to another if one is given."""
-    was = ctypes.create_string_buffer(512)  # A sigaction of any system; the handler comes first.
+    """Returns the system's record of a signal's action, and sets another if one is given."""
+    was = ctypes.create_string_buffer(512)  # Fits a sigaction of any system; the handler comes first.
     libc.sigaction(number, new, was)
     return was
 

@@ -1,6 +1,7 @@
-"""The time of steps by its use: sums that grow as the time is spent, and are read at the end of each step.
+"""Divides the time of steps by use: sums that grow as time is spent, read at the end of each step.
 
-A list, which the program's thread reads and writes without a call. All are seconds of its clock but one.
+The sums are a list, which the program's thread reads and writes without a call. All are seconds of the clock,
+except the number of batches.
 """
 
 import collections
@@ -13,50 +14,52 @@ from .growth import resident_bytes
 from .link import micros
 from .memory import peak_memory
 
-# The end of the last step; the waits for data, and in backward passes for other ranks; the time from the last mark
-# (a step's end, a batch's arrival, a pass's or a save's end) to each backward pass; that in backward passes; the end of the last
-# one; the batches that arrived; the time in torch.save; the last mark.
+# END: end of the last step. WAITED: waits for data. IDLE: waits for other ranks in backward passes. FORWARD:
+# from the last mark (the end of a step, pass or save, or the arrival of a batch) to each backward pass.
+# BACKWARD: in backward passes. PASSED: end of the last pass. BATCHES: batches that arrived. SAVED: in
+# torch.save. MARK: the last mark.
 END, WAITED, IDLE, FORWARD, BACKWARD, PASSED, BATCHES, SAVED, MARK = range(9)
 WIDTH = 9
 
-# Steps of a report whose parts are sent: of very short ones a sample.
+# Most steps of a report whose parts are sent; of very short steps a sample.
 MOST_PARTS = 200
-# Seconds between two reports of memory.
+# Seconds between reports of memory.
 MEMORY_EVERY = 10.0
-# For a part that is not known of a step.
+# Value of an unknown part of a step.
 UNKNOWN = -1e-6
 
 
 class Times:
-    """The times of consecutive steps, until they are reported."""
+    """Times of consecutive steps, until they are reported."""
 
     def __init__(self):
         self.sums = [0.0] * WIDTH
         self.begin()
 
     def begin(self):
-        """A fresh state; the list stays."""
+        """Resets the state; the list object stays."""
         self.sums[:] = [0.0] * WIDTH
         self.begins()
-        # The sums from which the next step is timed; None if it is not to be.
+        # The sums from which the next step is timed; None if it is not timed.
         self.before = None
         self.memory_at = 0.0
-        # The time before forward passes that the times from the last mark include, and how long they were beside it in
-        # the step that was looked at (`Inputs.passes`); None until then if there will be one.
+        # Time before forward passes that the times from the last mark include, and the forward time beside it,
+        # both from the watched step (`Inputs.passes`); None until then, if a step will be watched.
         self.passes = 0.0, math.inf
 
     def begins(self):
-        """The step before the first row, and the sums at the end of each, one after the other in a flat list."""
+        """Sums of the step before the first row; the sums at the end of each step, in a flat list; number of
+        the first step."""
         self.origin, self.rows, self.first = None, [], 0
 
     def mark(self):
-        """The next step is timed from now on; returns the time."""
+        """Times the next step from now on; returns the time."""
         now = self.sums[END] = self.sums[MARK] = time.perf_counter()
         self.before = self.sums[:]
         return now
 
     def add(self, rows, first):
-        """Takes in rows of steps, the first of them of this number; returns the longest one's time."""
+        """Adds rows of steps, from step number `first`; returns the time of the longest."""
         if not self.rows:
             self.origin, self.first = self.before, first
         self.rows += rows
@@ -66,11 +69,11 @@ class Times:
         return longest
 
     def unreported(self):
-        """Number of steps that are not reported, and their time."""
+        """Number of unreported steps, and their time."""
         return len(self.rows) // WIDTH, self.rows[END - WIDTH] - self.origin[END] if self.rows else 0.0
 
     def report(self, now, workers, waits_for_ranks):
-        """The message about the steps since the last one, as JSON; None without steps."""
+        """The message about the steps since the last report, as JSON; None without steps."""
         rows, origin, first = self.rows, self.origin, self.first
         if not rows:
             return None
@@ -86,7 +89,7 @@ class Times:
             text += ',"idle_us":%s' % micros(spent(IDLE))
         if grew(BACKWARD) and self.passes is not None:
             every = -(-len(rows) // WIDTH // MOST_PARTS)
-            # At least as long as in the step that was looked at: other steps may have no such pause before them.
+            # At least the time of the watched step: other steps may have no such pause.
             (ahead, seen), whole = self.passes, spent(FORWARD)[::every]
             forward, backward = [min(one, max(one - ahead, seen)) for one in whole], spent(BACKWARD)[::every]
             apart = WIDTH * every
@@ -114,7 +117,7 @@ class Times:
         return text + "}"
 
     def after(self, step):
-        """The message about a validation or a save after the last step, of this number; None without one."""
+        """The message about a validation or a save after step number `step`; None without one."""
         sums, last = self.sums, self.before
         if last is None or sums[BATCHES] == last[BATCHES] and sums[SAVED] == last[SAVED]:
             return None
@@ -129,8 +132,8 @@ class Times:
 
 
 def time_saves(times, trains):
-    """Times what torch.save writes, in the thread that trains (`trains` says whether this is it). The function is
-    one inside of PyTorch: the public one may be pickled, and stays as it is."""
+    """Times torch.save in the thread that trains (`trains` checks the thread). Wraps an inner function of
+    PyTorch: the public one may be pickled, and stays as it is."""
     import torch.serialization as serialization
 
     inner = serialization._save

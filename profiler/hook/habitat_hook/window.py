@@ -1,4 +1,4 @@
-"""A window: a few steps that torch.profiler records, and the trace it leaves."""
+"""A window: a few steps that torch.profiler records, and their trace."""
 
 import inspect
 import os
@@ -14,36 +14,36 @@ from .process import give_back_memory, is_whole, remove
 from .pytorch import capturing, end_kineto_thread, in_backward
 from .signals import Request
 
-# A window is open for so many seconds at most, or for so many times what its steps took
-# before. A validation that begins in it would fill the memory with events.
+# A window is open for at most this many seconds, or this multiple of the time of its steps before. A validation
+# inside it would fill the memory with events.
 OPEN_SECONDS = 3.0
 OPEN_TIMES = 3
-# Seconds between two looks at an open window; and where it is to be closed outside of what
-# torch.compile has compiled.
+# Seconds between two looks at an open window; and when it has to close outside of code that torch.compile
+# compiled.
 LOOK_EVERY, LOOK_SOON = 0.1, 0.001
 
 
 class Window:
-    """The profiler from one step on, who may close it, and why it will not be kept."""
+    """The profiler of a window, the thread that may close it, and why it will be dropped."""
 
     def __init__(self, step, length, everywhere):
-        """After step `step`, `length` steps long; `everywhere` has all threads recorded."""
+        """Starts after step `step` and is `length` steps long; `everywhere` records all threads."""
         self.after = step
         self.last = step + length
         self.profile = None
         self.mark = None
-        # Nodes of autograd that its steps made, once they have.
+        # Autograd nodes of its steps, once they are done.
         self.made = None
-        # The thread that may close it; None where all threads may.
+        # The thread that may close it; None if every thread may.
         self.opener = None if everywhere is not None else threading.get_ident()
         self.everywhere = everywhere
-        # Why it will be dropped as soon as it can be.
+        # Why it will be dropped as soon as possible.
         self.doom = None
-        # Whether its steps are made, and it is only to be closed; since when.
+        # Whether its steps are done and it only has to close; since when.
         self.complete, self.completed = False, 0.0
-        # How far it is: started; being stopped; stopped, or about to be.
+        # Its state: started; being stopped; stopped, or about to be.
         self.started = self.stopping = self.over = False
-        # What looks at it meanwhile.
+        # The watcher of the open window.
         self.request = None
         self.wake = threading.Event()
 
@@ -51,7 +51,8 @@ class Window:
         import torch
 
         options = {"record_shapes": True, "profile_memory": memory, "with_stack": stacks}
-        # Else PyTorch warns, on the job's standard error, of events that are lost between cycles. There is one here.
+        # Without this, PyTorch warns on the job's standard error that events are lost between cycles. There is
+        # only one cycle.
         if "acc_events" in inspect.signature(torch.profiler.profile.__init__).parameters:
             options["acc_events"] = True
         self.profile = torch.profiler.profile(experimental_config=self.everywhere, **options)
@@ -59,7 +60,7 @@ class Window:
             self.profile.start()
         finally:
             end_kineto_thread()
-            # Nothing is to be kept for a next cycle, which there is not.
+            # Keep nothing for a next cycle: there is none.
             for part in (self.profile, getattr(self.profile, "profiler", None)):
                 if hasattr(part, "acc_events"):
                     part.acc_events = False
@@ -67,7 +68,7 @@ class Window:
         self.opened, self.nodes = time.perf_counter(), nodes()
 
     def next_mark(self, step):
-        """The mark of a step as torch.profiler's own schedule would set it; None ends the last."""
+        """Sets the mark of a step as torch.profiler's own schedule does; None ends the last mark."""
         import torch
 
         mark, self.mark = self.mark, None
@@ -78,17 +79,17 @@ class Window:
             self.mark.__enter__()
 
     def is_elsewhere(self):
-        """Whether this is another thread than the one that may close it."""
+        """Whether this is not the thread that may close it."""
         return self.opener not in (None, threading.get_ident())
 
     def within_reach(self):
-        """Whether it may be closed here and now: the profiler belongs to the thread that
-        started it, unless it was told otherwise."""
+        """Whether it may close here and now: the profiler belongs to the thread that started it, unless it
+        records all threads."""
         return not self.is_elsewhere() and not capturing() and not in_backward()
 
     def watch(self, seconds, grows, look):
-        """Calls `look` several times a second while it is open, in the thread that may close
-        it; it has overstayed after so many seconds. A step before it took `grows` bytes more."""
+        """Calls `look` several times a second while the window is open, in the thread that may close it. It is
+        open too long after `seconds`. The step before it took `grows` bytes more."""
         self.seconds = seconds
         self.growth = Growth(self.last - self.after, grows, self.opener is not None)
         if self.opener is not None:
@@ -118,15 +119,15 @@ class Window:
         return None
 
     def have_dropped(self, reason):
-        """Has the main thread drop it, and gives it a moment to do so."""
+        """Makes the main thread drop it, and gives it a moment to do so."""
         self.doom, patience = reason, time.perf_counter() + 1.0
-        request = self.request  # Another thread may take it away.
+        request = self.request  # Another thread may clear it.
         while request is not None and self.profile is not None and time.perf_counter() < patience:
             request.make()
             time.sleep(0.002)
 
     def end(self):
-        """Stops the profiler, and gives it back with what it has recorded."""
+        """Stops the profiler and returns it with its recording."""
         self.over = True
         self.wake.set()
         profile = self.profile
@@ -135,7 +136,7 @@ class Window:
         return profile
 
     def stop(self):
-        """Stops what still runs."""
+        """Stops everything that still runs."""
         import torch
 
         if self.request is not None:
@@ -149,41 +150,41 @@ class Window:
         # start() or stop() failed.
         inner = getattr(self.profile, "profiler", None)
         if not self.stopping and inner is not None and not torch.autograd._profiler_enabled():
-            # One that is prepared and never started is in the way of the program's own.
+            # A profiler that is prepared and never started blocks the program's own.
             try:
                 inner._prepare_trace()
             except RuntimeError:
-                pass  # It was.
+                pass  # It was prepared.
             inner._start_trace()
         if torch.autograd._profiler_enabled():
             torch.autograd._disable_profiler()
 
 
 def release(profile):
-    """Gives back the memory of an ended profiler. It is part of cycles of references: what it
-    recorded would stay until the garbage collector finds them."""
+    """Frees the memory of an ended profiler. Its reference cycles would keep the recording until the garbage
+    collector runs."""
     if profile is not None:
         profile.profiler = None
         give_back_memory()
 
 
 def export(recorded, folder, address, number, first, last):
-    """In a thread of its own: writes the trace of the profiler that it takes from the list
-    `recorded`, and says so over a link of its own."""
+    """Writes the trace of the profiler in the list `recorded`, in its own thread, and reports the result over
+    its own link."""
     name = "trace-%d-%d.json" % (os.getpid(), number)
     path = os.path.join(folder, name)
     message = {"type": "window", "state": "written", "number": number, "first": first, "last": last}
     if hasattr(signal, "SIGXFSZ"):
-        # A trace beyond the limit on the size of files is then an error, and no end of the job: the
-        # system sends this signal to the thread that writes.
+        # With this signal blocked, a trace beyond the file size limit is an error and does not kill the job:
+        # the system sends the signal to the thread that writes.
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGXFSZ])
     try:
         began = time.perf_counter()
         if not os.path.isdir(folder):
-            # PyTorch would say so on the program's standard error.
+            # PyTorch would report this on the program's standard error.
             raise OSError("the folder for it, %s, is gone" % folder)
         recorded[0].export_chrome_trace(path + ".part")
-        # A disk that is full is no error to PyTorch: it writes a line of log and returns.
+        # PyTorch does not fail on a full disk: it logs a line and returns.
         if not is_whole(path + ".part"):
             free = free_bytes(folder)
             if free is not None and free < SPARE:

@@ -1,1 +1,1 @@
-"""One training step by its shapes: no memory taken, nothing computed, no GPU."""
+"""Traces one training step by its shapes: no memory taken, nothing computed, no GPU."""

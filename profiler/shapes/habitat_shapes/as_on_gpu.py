@@ -1,8 +1,7 @@
-"""What a GPU would be given to do, on tensors that are said to be on the CPU.
+"""Makes the calls that a GPU would get, on tensors that are on the CPU.
 
-Fake "cuda" tensors can go forward but not backward where there is no GPU, so everything is
-on the CPU here; where PyTorch does something else on a CPU than on a GPU, the calls that a
-GPU is given are made. Each rule names its source in PyTorch.
+Without a GPU, fake "cuda" tensors can go forward but not backward. So everything runs on the CPU here, and
+calls that differ between CPU and GPU are replaced by the GPU's. Each rule names its source in PyTorch.
 """
 
 import contextlib
@@ -21,8 +20,8 @@ from .compiled import compiling
 
 aten = torch.ops.aten
 
-# Functions that autocast runs in 32 bits on a GPU ("CUDA Ops that can autocast to
-# float32" of torch.amp's documentation); on a CPU it leaves some of them in 16.
+# Functions that autocast runs in 32 bits on a GPU ("CUDA Ops that can autocast to float32" in torch.amp's
+# documentation); on a CPU it leaves some of them in 16.
 IN_32_BITS = """
     acos asin binary_cross_entropy_with_logits cosh cosine_embedding_loss cdist
     cosine_similarity cumprod cumsum dist erfinv exp expm1 group_norm hinge_embedding_loss
@@ -37,7 +36,7 @@ IN_32_BITS_NN = """
 
 
 def on_cpu(value):
-    """`value` with every name of a GPU taken for the CPU's."""
+    """`value` with the CPU instead of any GPU."""
     if isinstance(value, torch.device):
         return torch.device("cpu") if value.type == "cuda" else value
     if isinstance(value, str) and (value == "cuda" or value.startswith("cuda:")):
@@ -46,8 +45,8 @@ def on_cpu(value):
 
 
 def of_numbers(args, kwargs):
-    """The arguments of `torch.tensor` with numbers in place of fake tensors in a list: it reads these past
-    every mode."""
+    """Arguments of `torch.tensor` with numbers instead of fake tensors in a list: no mode sees how it reads
+    these."""
     leaves = tree_flatten(args[0])[0]
     if not any(isinstance(leaf, FakeTensor) for leaf in leaves):
         return args, kwargs
@@ -73,8 +72,8 @@ def takes(low):
 def gemm_4bit(
     A, B, shapeB, absmax, blocksize, quant_type, bias=None, absmax_8bit=None, absmax_code=None, absmax_offset=None
 ):
-    """bitsandbytes' product with weights in 4 bits, as a GPU does it for more rows than a few: the weights in full,
-    then a product (`_dequant_linear_fallback` in bitsandbytes/backends)."""
+    """bitsandbytes' product with 4-bit weights, as a GPU computes it for more than a few rows: dequantizes the
+    weights, then multiplies (`_dequant_linear_fallback` in bitsandbytes/backends)."""
     of_4_bits = torch.ops.bitsandbytes
     if absmax_8bit is not None:
         absmax = of_4_bits.dequantize_blockwise(absmax_8bit, absmax, absmax_code, 256, torch.float32) + absmax_offset
@@ -84,18 +83,18 @@ def gemm_4bit(
     return made.view(*A.shape[:-1], shapeB[0])
 
 
-# Operators of others that make others of PyTorch run.
+# Operators of other packages, replaced by operators of PyTorch.
 APART = {"bitsandbytes::gemm_4bit": gemm_4bit}
 
 
 @functools.lru_cache(maxsize=None)
 def fake_kind(kind):
-    """A class of fake tensors that are of `kind` too."""
+    """A class of fake tensors that is also a subclass of `kind`."""
     return type(kind.__name__, (kind, FakeTensor), {"__module__": kind.__module__})
 
 
 class Devices(TorchFunctionMode):
-    """Takes every GPU that is named for the CPU."""
+    """Replaces every GPU in arguments by the CPU."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -119,14 +118,14 @@ STAYS = {torch.Tensor.cuda, torch.Tensor.pin_memory}
 
 
 class Calls:
-    """The calls of a GPU in place of a CPU's. Functions are replaced where they are found,
-    as a mode does not see what the functions of torch.nn.functional call in turn."""
+    """Replaces calls of a CPU by those of a GPU. Replaces the functions where they are defined, because a mode
+    does not see the calls inside functions of torch.nn.functional."""
 
     def __init__(self, step):
         self.step = step
 
     def replacements(self):
-        """(place, name, function) of each."""
+        """(module, name, function) of each replacement."""
         fused = F.scaled_dot_product_attention
         for place in (F, torch._C._nn):
             yield place, "scaled_dot_product_attention", self.unless_inside(self.attention, fused)
@@ -147,8 +146,7 @@ class Calls:
                     yield place, name, self.wide(getattr(place, name))
 
     def unless_inside(self, replacement, original):
-        """`replacement`, but `original` where it has no answer and where PyTorch works out
-        the result of a call."""
+        """`replacement`, but `original` if it returns None or if PyTorch computes the result of a call."""
 
         def call(*args, **kwargs):
             out = None if self.step.inside else replacement(*args, **kwargs)
@@ -166,12 +164,12 @@ class Calls:
         return call
 
     def dropout(self, input, p, train):
-        """One call that keeps a mask of one byte an element (`dropout` of Dropout.cpp)."""
+        """One call that keeps a mask of one byte per element (`dropout` of Dropout.cpp)."""
         return torch.native_dropout(input, p, True)[0] if train and 0 < p < 1 else None
 
     def attention(self, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
-        """Flash attention in 16 bits without a mask, else the memory-efficient one, else the products one by
-        one (`_fused_sdp_choice_cuda` of sdp_utils.cpp); cuDNN's where nothing else is allowed."""
+        """Flash attention in 16 bits without a mask, else memory-efficient attention, else separate products
+        (`_fused_sdp_choice_cuda` of sdp_utils.cpp); cuDNN's if the program allows nothing else."""
         if jagged.is_jagged(query):
             return jagged.attention(query, key, value, dropout_p, is_causal, scale)
         q, k, v = query, key, value
@@ -205,7 +203,7 @@ class Calls:
                 q, k, v, attn_mask, for_backward, dropout_p, is_causal, scale=scale
             )[0]
         self.step.note(
-            "attention is computed unfused, product by product, where no fused kernel of a GPU takes its shapes"
+            "attention is computed unfused, product by product: no fused GPU kernel takes its shapes"
             + (", with its dropout kept as a tensor" if dropout_p else "")
         )
         more = {"scale": scale} if scale is not None else {}
@@ -215,14 +213,14 @@ class Calls:
 
 
 def only_cudnn():
-    """Whether a program allows cuDNN's attention alone, as `sdpa_kernel` does; the others come before it."""
+    """Whether the program allows only cuDNN's attention, as `sdpa_kernel` does; the others come before it."""
     of = torch.backends.cuda
     others = of.flash_sdp_enabled() or of.mem_efficient_sdp_enabled() or of.math_sdp_enabled()
     return not others and getattr(of, "cudnn_sdp_enabled", lambda: False)()
 
 
 def formatted(tensor, form):
-    """As a number, as that of an expert in the name of a layer."""
+    """Formats a number, such as that of an expert in the name of a layer."""
     try:
         return tensor.item().__format__(form) if tensor.dim() == 0 else object.__format__(tensor, form)
     except DataDependentOutputException:
@@ -230,8 +228,8 @@ def formatted(tensor, form):
 
 
 def converted(module, fn, recurse=True):
-    """Module.to and its kin, in place: PyTorch swaps a fake parameter for a new one, which
-    it refuses where anything refers to it."""
+    """Module.to and similar methods, in place: PyTorch would replace a fake parameter by a new one, and refuses
+    if anything refers to it."""
     for child in module.children() if recurse else ():
         converted(child, fn)
     with torch.no_grad():
@@ -239,7 +237,7 @@ def converted(module, fn, recurse=True):
             if parameter is None:
                 continue
             if isinstance(parameter, FakeTensor) and type(parameter) is not FakeTensor:
-                # Quantized parameters are so from their way to the GPU on.
+                # Quantized parameters become so on their way to the GPU.
                 module._parameters[name] = fn(parameter)
                 continue
             parameter.data = fn(parameter.data)
@@ -256,12 +254,12 @@ def foreach_on_cpu(*args, **kwargs):
 
 
 class NoTensor:
-    """What no tensor is an instance of."""
+    """A class without instances."""
 
 
 @contextlib.contextmanager
 def patched(step):
-    """What no mode sees: classes and switches, put back afterwards."""
+    """Patches classes and switches that no mode sees, and restores them."""
     changes = []
 
     def change(place, name, value):
@@ -276,7 +274,7 @@ def patched(step):
     make_subclass = torch.Tensor._make_subclass
 
     def subclass(kind, data, requires_grad=False, **options):
-        # A fake tensor is of one class and stays of it; of those of others, as of quantized parameters, it is a part.
+        # A fake tensor keeps its class; other tensor classes, as of quantized parameters, contain one.
         if type(data) is not FakeTensor or kind in (torch.Tensor, torch.nn.Parameter):
             return make_subclass(kind, data, requires_grad, **options)
         made = data.detach()
@@ -284,7 +282,7 @@ def patched(step):
         return made.requires_grad_(requires_grad)
 
     change(torch.Tensor, "_make_subclass", staticmethod(subclass))
-    # `swap_tensors` refuses a tensor that something refers to weakly, as fake tensors' mode does to each.
+    # `swap_tensors` refuses a tensor with weak references, which the fake tensor mode has to every tensor.
     change(torch.utils, "weakref", types.SimpleNamespace(getweakrefs=lambda tensor: []))
 
     autocast = torch.amp.autocast_mode.autocast
@@ -292,7 +290,7 @@ def patched(step):
 
     def make(self, device_type, dtype=None, enabled=True, cache_enabled=None):
         if device_type == "cuda":
-            # GPUs take float16 where nothing is said.
+            # GPUs use float16 by default.
             device_type, dtype = "cpu", dtype or torch.float16
         return made(self, device_type, dtype=dtype, enabled=enabled, cache_enabled=cache_enabled)
 
@@ -308,7 +306,7 @@ def patched(step):
 
     def address(tensor):
         if step.stage == "step":
-            step.note("the step asks where tensors lie (data_ptr): what a kernel of its own does there is not traced")
+            step.note("the step reads addresses of tensors (data_ptr): work of its own kernels there is not traced")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return data_ptr(tensor)
@@ -318,7 +316,7 @@ def patched(step):
     copied = torch.Tensor.__deepcopy__
 
     def copy(tensor, memo):
-        # By its storage, which a tensor without values does not give to another.
+        # By its storage, which a tensor without values does not share.
         if type(tensor) is not FakeTensor or not tensor.is_leaf:
             return copied(tensor, memo)
         if id(tensor) not in memo:
@@ -336,21 +334,21 @@ def patched(step):
     for name in ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved"):
         change(torch.cuda, name, lambda *args, **kwargs: 0)
 
-    # Tensors without values need none; some initialisations read theirs back.
+    # Tensors without values need no initialisation, and some functions read values back.
     init = torch.nn.init
     for name in [name for name in vars(init) if name.endswith("_") and not name.startswith("_")]:
         change(init, name, lambda tensor, *args, **kwargs: (values.lose(tensor), tensor)[1])
 
     change(FakeTensor, "__format__", formatted)
 
-    # They would read back whether their parameters are valid.
+    # Distributions would read back whether their parameters are valid.
     change(torch.distributions.Distribution, "_validate_args", False)
 
-    # Libraries that ask whether they are traced leave out what they would read values for: transformers
-    # then passes a mask although nothing is padded, and attention is not flash attention any more.
+    # Libraries that check for tracing leave out code that reads values: transformers then passes a mask even
+    # without padding, and attention is no longer flash attention.
     change(torch._subclasses, "FakeTensor", NoTensor)
 
-    # Lists of tensors in one call, the default on a GPU.
+    # Optimizers handle lists of tensors in one call, the default on a GPU.
     change(torch.nn.utils.clip_grad, "_has_foreach_support", foreach_on_cpu)
     change(torch.nn.utils.clip_grad, "_device_has_foreach_support", foreach_on_cpu)
 

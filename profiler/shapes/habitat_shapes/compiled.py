@@ -1,15 +1,15 @@
-"""What `torch.compile` makes of a step: kernels of many calls, which pass results on in registers.
+"""Models `torch.compile`: kernels that combine many calls and pass results on in registers.
 
-Nothing is compiled here. The calls of a compiled function or module, forward and backward, are put together by
-the rules of PyTorch's compiler Inductor (torch/_inductor/scheduler.py) as far as they decide what memory is read
-and written:
-- calls that work element by element, and reductions of the last dimensions (norms, softmax), are fused with
-  those that use their results; a result that nothing else reads is never written;
-- other reductions take in what makes their inputs, and what uses their results is another kernel;
-- products, convolutions, attention and scatters are kernels of their own: what they read is in memory;
-- products whose rows have odd lengths are padded, where arithmetic and not traffic takes their time
+Nothing is compiled. The calls of a compiled function or module, forward and backward, are combined by the rules
+of PyTorch's compiler Inductor (torch/_inductor/scheduler.py), as far as they decide which memory is read and
+written:
+- pointwise calls, and reductions of the last dimensions (norms, softmax), are fused with
+  calls that use their results; a result that nothing else reads is never written;
+- other reductions fuse with the calls that produce their inputs, but not with those that use their results;
+- products, convolutions, attention and scatters are separate kernels that read their inputs from memory;
+- products whose rows have odd lengths are padded if they are compute-bound
   (torch/_inductor/fx_passes/pad_mm.py; the compiler also tries which is faster);
-- backward makes again what is cheap to make, from what forward read
+- backward recomputes cheap results from tensors that forward read
   (torch/_functorch/partitioners.py, `min_cut_rematerialization_partition`).
 """
 
@@ -20,31 +20,30 @@ import torch
 from .failure import is_packaged
 from .memory import parts
 
-# What `torch.compile` was given in this process, at the import of a script too.
+# Types passed to `torch.compile` in this process, including at the import of a script.
 ASKED = []
-# What marks a module whose calls are compiled.
+# Attribute of modules whose calls are compiled.
 COMPILED = "_habitat_compiled"
 # Backends of `torch.compile` that fuse nothing.
 EAGER = ("eager", "eager_noexcept", "aot_eager", "cudagraphs")
 # Modes whose kernels are replayed as CUDA graphs (torch/_inductor/__init__.py, `list_mode_options`).
 REPLAYED = ("reduce-overhead", "max-autotune")
-# Element by element, though PyTorch does not tag them so.
+# Pointwise, although PyTorch does not tag them so.
 POINTWISE = """
     _to_copy clone copy_ cat stack where constant_pad_nd slice_backward select_backward embedding index gather
     index_select masked_fill native_dropout native_dropout_backward zeros zeros_like ones ones_like full full_like arange
     new_zeros new_ones new_full scalar_tensor fill_ zero_ nll_loss_forward nll_loss_backward expand_copy repeat roll flip
     tril triu lift_fresh_copy bernoulli rand_like randn_like
 """.split()
-# Reductions, by the place of their dimensions among the arguments.
+# Reductions, with the index of the dimensions among the arguments.
 REDUCTIONS = dict.fromkeys("sum mean amax amin max min var var_mean std logsumexp argmax argmin prod any all".split(), 1)
 REDUCTIONS["linalg_vector_norm"] = 2
 NOTE = (
-    "torch.compile was not run: which calls its kernels take together, and what backward makes again, follows from "
-    "rules, not from the compiler"
+    "torch.compile was not run: which calls its kernels fuse, and what backward recomputes, follows from rules"
 )
-NOTHING = "torch.compile changes nothing that is traced: what it is given is not called, or has nothing to fuse"
-# Reductions and what follows from them, row by row; those of the second list reduce over more than a row can hold, and
-# read their inputs once more before they write. Under `torch.inference_mode` they come by the names without "_".
+NOTHING = "torch.compile changes nothing that is traced: its function is not called, or has nothing to fuse"
+# Row-wise reductions and what follows from them. Those in the second list reduce over more than a row can hold,
+# and read their inputs again before they write. Under `torch.inference_mode` the names lack the "_".
 ROWS = """
     softmax layer_norm rms_norm _softmax _softmax_backward_data native_layer_norm _fused_rms_norm
     _native_batch_norm_legit_no_training
@@ -54,24 +53,24 @@ TWICE = """
     native_group_norm native_group_norm_backward native_batch_norm native_batch_norm_backward
     cudnn_batch_norm cudnn_batch_norm_backward _native_batch_norm_legit
 """.split()
-# Calls of one kernel (torch/_inductor/config.py, `max_fusion_size`).
+# Most calls of one kernel (torch/_inductor/config.py, `max_fusion_size`).
 MOST_CALLS = 64
-# What is padded, to how many elements by their bytes, and from how many multiplications on for each element that is
-# read or written: half the machine balance of an A100 in 16 bits is 76, of an H100 148.
+# Padded operators; elements to pad to, by bytes of the type; and FLOPs per element read or written from which
+# padding applies: half the machine balance in 16 bits is 76 on an A100, 148 on an H100.
 PADDED, ALIGNED, BOUND = ("mm", "addmm", "bmm"), {2: 8, 4: 4}, 100
-# Backward reads again what forward read, where that is at most so many times what forward would have to write.
+# Backward reads again what forward read, if that is at most this multiple of what forward would have to write.
 CHEAP = 2
 
 
 def compiling(step, compile):
-    """`torch.compile`, which marks what it is given and leaves it as it is."""
+    """A replacement of `torch.compile` that marks its argument and returns it unchanged."""
 
     def compiled(model=None, **options):
         if model is None:
             return lambda model: compiled(model, **options)
         if options.get("disable") or options.get("backend") in EAGER:
             return model
-        # Packages compile functions of their own when they are imported, whether these are called or not.
+        # Packages compile functions when they are imported, whether or not these are called.
         code = getattr(model, "__code__", None)
         if code is None or not is_packaged(code.co_filename):
             ASKED.append(type(model).__name__)
@@ -92,7 +91,7 @@ def stem(func):
 
 def reads_twice(func, args):
     name = stem(func)
-    # Of batch norms, those that take the statistics of the batch.
+    # Of the batch norms, only those that use the batch's statistics.
     return name in TWICE and not (name.endswith("batch_norm") and args[5] is False)
 
 
@@ -104,7 +103,7 @@ def fuses(func):
 
 
 def is_padded(func, args):
-    """Whether the compiler pads the matrices of a call, which is a product."""
+    """Whether the compiler pads the matrices of a call, which must be a product."""
     if stem(func) not in PADDED:
         return False
     one, other = [value for value in args if isinstance(value, torch.Tensor)][-2:]
@@ -115,11 +114,11 @@ def is_padded(func, args):
 
 
 def ends(func, args):
-    """Whether a call is a reduction that goes not over the last dimensions of rows: it takes in what makes its
-    inputs, and what uses its result is another kernel."""
+    """Whether a call is a reduction over other than the last dimensions: it fuses with the calls that produce
+    its inputs, but not with those that use its result."""
     place = REDUCTIONS.get(stem(func))
     dims = args[place] if place is not None and place < len(args) else None
-    # The larger of two tensors is no reduction.
+    # The larger of two tensors is not a reduction.
     if place is None or isinstance(dims, torch.Tensor):
         return False
     dims = [dims] if isinstance(dims, int) else dims or []
@@ -128,7 +127,7 @@ def ends(func, args):
 
 
 class Kernel:
-    """Calls that are fused: what they read, and how much they write, in bytes."""
+    """Fused calls: the tensors that they read, and the bytes that they write."""
 
     def __init__(self, phase, module):
         self.phase, self.module = phase, module
@@ -143,7 +142,7 @@ class Kernel:
         self.written, self.dtype = self.written + other.written, self.dtype or other.dtype
 
     def last(self):
-        """The kernel that this one became a part of."""
+        """The kernel that this one was merged into."""
         kernel = self
         while kernel.into is not None:
             kernel = kernel.into
@@ -153,7 +152,7 @@ class Kernel:
 
 
 class Made:
-    """A tensor that a kernel makes: its bytes, and what has to be read for it."""
+    """A tensor that a kernel computes: its bytes, and the tensors that it is computed from."""
 
     def __init__(self, kernel, value, reads, twice):
         self.maker, self.dtype, self.reads, self.twice = kernel, value.dtype, reads, twice
@@ -170,19 +169,20 @@ class Made:
 
 
 class Fusion:
-    """The kernels of the compiled parts of one step. A tensor is known by its entry in the step's memory."""
+    """The kernels of the compiled parts of one step. Tensors are identified by their entry in the step's
+    memory."""
 
     def __init__(self, memory):
         self.memory, self.kernels = memory, []
-        # Tensors that were made and not written.
+        # Tensors that were computed and not written.
         self.made = {}
-        # Until which place of the memory's log backward needs what it makes others from again.
+        # Until which position of the memory's log backward needs the tensors from which it recomputes others.
         self.held = {}
-        # The region that is run, and its first kernel.
+        # The region that runs, and its first kernel.
         self.region, self.first = None, 0
 
     def enter(self, region):
-        """Kernels of one compiled region take in no call of another."""
+        """Closes the kernels of a compiled region when another region begins."""
         if region != self.region:
             for kernel in self.kernels[self.first :]:
                 kernel.open = False
@@ -193,14 +193,14 @@ class Fusion:
         return [(entry, value) for entry, value in found if entry is not None]
 
     def alone(self, given):
-        """A call that is not fused reads what is in memory."""
+        """A call that is not fused reads its inputs from memory."""
         for entry, _ in self.entries(given) if self.made else ():
             made = self.made.pop(entry, None)
             if made is not None:
                 made.write()
 
     def fused(self, func, args, place, given, results):
-        """A call that is fused with those that made what it reads."""
+        """Fuses a call with those that computed its inputs."""
         given, phase, is_end = self.entries(given), place[0], ends(func, args)
         kernel = Kernel(*place)
         self.kernels.append(kernel)
@@ -231,7 +231,7 @@ class Fusion:
         for entry, value in self.entries(results):
             made = Made(kernel, value, reads, twice)
             if entry in reads:
-                # In place, on what others have: it is written in the end.
+                # It writes in place to a tensor that others use, so the result is written at the end.
                 is_open = kernel.open
                 made.write()
                 kernel.open = is_open
@@ -239,7 +239,7 @@ class Fusion:
                 self.made[entry] = made
 
     def rows(self):
-        """As rows of the op list, alike ones counted."""
+        """Rows of the op list; equal rows are counted."""
         found = {}
         for kernel in self.kernels:
             if kernel.into is not None or not kernel.written:

@@ -1,4 +1,4 @@
-"""Finds the user's function, has it make two steps, and writes what the second did."""
+"""Finds the user's function, runs two steps, and writes the second."""
 
 import ast
 import contextlib
@@ -12,41 +12,19 @@ import os
 import sys
 
 from .failure import Failure, RebuildsEachStep, TrainsAtImport, of
+from .pytorch import tf32, torch_version  # noqa: F401, start.py uses the version
 
-# 2.1 crashes where an optimizer counts its steps in a tensor, and knows no FP16 autocast on tensors of a CPU.
+# 2.1 crashes if an optimizer counts its steps in a tensor, and has no FP16 autocast on CPU tensors.
 OLDEST = (2, 2)
-# A step is one of CUDA graphs where these replay so many times as many calls as are launched one by one; chosen
-# so that what is left outside of them, as a loss, does not count.
+# A step counts as one of CUDA graphs if these replay at least this many times the calls that are launched one
+# by one; chosen so that calls outside of them, as for a loss, do not matter.
 MOSTLY = 4
 AGAIN = (
-    "the model is given the same samples again for one update: they are counted once; where they stand for others, as "
-    "of gradient accumulation, make new ones for each call"
+    "the model gets the same samples again for one update: they are counted once; if they represent different samples, "
+    "as in gradient accumulation, make new ones for each call"
 )
-# Functions that are listed where one is not found.
+# Most functions that the error lists if one is not found.
 MOST_NAMES = 20
-
-
-def torch_version():
-    import torch
-
-    return torch.__version__
-
-
-def tf32():
-    """Whether matrix products, and convolutions and recurrent layers of cuDNN, may run in TF32."""
-    import torch
-
-    override = os.environ.get("NVIDIA_TF32_OVERRIDE")
-    if override in ("0", "1"):
-        return [override == "1"] * 2  # The libraries obey it, whatever PyTorch asks for.
-
-    def allowed(new, old):
-        # From PyTorch 2.9 on; where a program sets these, reading the old flags is an error.
-        precision = getattr(new, "fp32_precision", None)
-        return bool(old.allow_tf32) if precision is None else precision == "tf32"
-
-    cuda, cudnn = torch.backends.cuda, torch.backends.cudnn
-    return [allowed(cuda.matmul, cuda.matmul), allowed(getattr(cudnn, "conv", cudnn), cudnn)]
 
 
 def need_torch():
@@ -62,16 +40,16 @@ def need_torch():
 
 
 def run(request):
-    # Before torch is imported: no GPU is looked for, and nothing is compiled.
+    # Before torch is imported: do not look for a GPU, and do not compile.
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
     os.environ.setdefault("PYTORCH_JIT", "0")
-    # Nothing that is imported is ever garbage: looking for it would take a third of the time.
+    # Imports leave no garbage; searching for it would take a third of the time.
     gc.disable()
     torch = need_torch()
     if not request["verbose"] and "TORCH_LOGS" not in os.environ:
         quiet()
-    import torch._dynamo  # which the step would load
+    import torch._dynamo  # The step would load it.
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
@@ -83,7 +61,7 @@ def run(request):
     mode = recorder.Recorder(step)
     written = []
     with contextlib.ExitStack() as stack:
-        # Jagged nested tensors need something that knows symbols; sizes stay numbers, and values unknown.
+        # Jagged nested tensors need a shape environment; sizes stay numbers, and values unknown.
         symbols = ShapeEnv(allow_scalar_outputs=False, allow_dynamic_output_shape_ops=False)
         fake = FakeTensorMode(allow_non_fake_inputs=True, shape_env=symbols, static_shapes=True)
         patches = as_on_gpu.patched(step), flex.Finder(step)
@@ -92,7 +70,7 @@ def run(request):
         function = find(request["target"])
         for index, batch in enumerate(request["batch_sizes"] or [None]):
             fresh = recorder.Step()
-            # The hooks and modes know this object.
+            # The hooks and modes refer to this object.
             step.__dict__.clear()
             step.__dict__.update(fresh.__dict__)
             step.compiles_all = request.get("compile", False)
@@ -106,7 +84,7 @@ def run(request):
 
 
 def quiet():
-    """What goes wrong is told by us; PyTorch would log its own inside of it first."""
+    """Silences PyTorch's own logs: we report errors."""
     for ours in ("torch._subclasses", "torch.fx"):
         known = [name for name in logging.root.manager.loggerDict if name.startswith(ours + ".")]
         for name in [ours] + known:
@@ -114,7 +92,7 @@ def quiet():
 
 
 def find(target):
-    """The function that is asked for; its module runs as an import, not as a program."""
+    """Returns the requested function; its module runs as an import, not as a program."""
     place, name = target["place"], target["function"]
     as_file = target["is_file"]
     sys.argv = [place]
@@ -125,7 +103,7 @@ def find(target):
             stem = os.path.splitext(os.path.basename(path))[0]
             spec = importlib.util.spec_from_file_location(stem, path)
             module = importlib.util.module_from_spec(spec)
-            # As an import would, so that classes of the script can be found by their name.
+            # As an import does, so that classes of the script are found by name.
             sys.modules[stem] = module
             spec.loader.exec_module(module)
         else:
@@ -159,7 +137,7 @@ def find(target):
 
 
 def arguments(function, request, batch):
-    """What the function is called with, checked against what it takes."""
+    """The arguments of the function, checked against its signature."""
     given = {name: literal(text) for name, text in request["args"].items()}
     shown = request["target"]["place"] + ":" + request["target"]["function"]
     try:
@@ -222,7 +200,7 @@ def one(torch, mode, function, request, batch):
         if isinstance(made, tuple) or callable(made) or not (step.updates or step.had_backward or step.roots):
             model, make = pieces(torch, made, shown)
         else:
-            # It made a step itself; then it makes each.
+            # It made a step itself: call it for each step.
             make = lambda: function(**given)
         del made
         step.stage = "step"
@@ -252,16 +230,16 @@ def one(torch, mode, function, request, batch):
 
 
 def pieces(torch, made, shown):
-    """(model, one step) of what the function returned."""
+    """(model, one step) from the function's result."""
     if isinstance(made, dict) and isinstance(made.get("model"), torch.nn.Module):
         made = (made["model"], made.get("inputs"), made.get("optimizer"), made.get("loss_fn"))
     if isinstance(made, (tuple, list)) and 3 <= len(made) <= 4 and isinstance(made[0], torch.nn.Module):
         model, inputs, optimizer = made[:3]
         loss_fn = made[3] if len(made) == 4 else None
         if optimizer is not None and not hasattr(optimizer, "step"):
-            raise Failure("nonsense", "%s: the third it returned is no optimizer: %s" % (shown, described(optimizer)))
+            raise Failure("nonsense", "%s: its third result is not an optimizer: %s" % (shown, described(optimizer)))
         if loss_fn is not None and not callable(loss_fn):
-            raise Failure("nonsense", "%s: the fourth it returned is no loss function: %s" % (shown, described(loss_fn)))
+            raise Failure("nonsense", "%s: its fourth result is not a loss function: %s" % (shown, described(loss_fn)))
         return model, lambda: whole_step(torch, model, inputs, optimizer, loss_fn, shown)
     if isinstance(made, torch.nn.Module) or not callable(made):
         raise Failure("nonsense", "%s: it returned %s" % (shown, described(made)))
@@ -284,7 +262,7 @@ def whole_step(torch, model, inputs, optimizer, loss_fn, shown):
     output = call(model, inputs)
     loss = loss_fn(output) if loss_fn is not None else loss_of(torch, output)
     if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
-        raise Failure("no_loss", "%s: no loss in what the model returned (%s)" % (shown, described(output)))
+        raise Failure("no_loss", "%s: the model returned no loss (%s)" % (shown, described(output)))
     del output
     loss.backward()
     optimizer.step()
@@ -310,15 +288,15 @@ def loss_of(torch, output):
 
 
 def micro_batch(step, batch):
-    """Of a step in which the gradients of micro-batches are accumulated for one update: how many they are, and the
-    samples of one. One of them all where that is not so, or not known."""
+    """If a step accumulates gradients of micro-batches for one update: their number, and the samples of each.
+    Else, or if unknown, one micro-batch of all samples."""
     times = step.most_calls
     if step.again:
         step.note(AGAIN)
     if batch is None or times < 2 or len(step.optimizers) != 1:
         return 1, batch
     each, rest = divmod(batch, times)
-    # Samples come first, or after the positions of a sequence.
+    # Samples are the first dimension, or the second after the positions of a sequence.
     for place in (0, 1):
         extents = {shape[place] for shape, _ in step.inputs or [] if len(shape) > place}
         if batch in extents:
@@ -342,9 +320,9 @@ def told(torch, step, mode, rows, request, batch):
         batch = batch or (shape[0] if shape else None)
     times, batch = micro_batch(step, batch)
     for shape, floating in step.inputs or []:
-        # Of other whole numbers, as the edges of a graph, no extent is that of samples.
+        # Other integer inputs, as the edges of a graph, have no dimension of samples.
         if sequence is None and len(shape) == 2 and not floating and batch in shape:
-            # Tokens of a sample come last, unless samples do.
+            # The tokens of a sample are the last dimension, unless samples are.
             tokens = shape[0] if shape[0] != batch and shape[1] == batch else shape[1]
             sequence = tokens if tokens > 1 else None
     training = step.had_backward
@@ -354,8 +332,8 @@ def told(torch, step, mode, rows, request, batch):
         )
     if training and not step.updates:
         updates = any(row["phase"] == "optimizer" for row in rows)
-        made = "what follows backward is its time, its memory is not told apart" if updates else "its time and memory are missing"
-        step.note("no optimizer of PyTorch made a step: " + made)
+        made = "its time is the work after backward, its memory is not separate" if updates else "its time and memory are missing"
+        step.note("no PyTorch optimizer made a step: " + made)
     memory, fusion = step.memory, step.fusion
     kinds, working, peak_phase = memory.at_peak(set(fusion.made), fusion.held)
     products_in_tf32, convolutions_in_tf32 = tf32()

@@ -1,4 +1,4 @@
-"""Why a step could not be traced, as it is told."""
+"""Explains why a step could not be traced."""
 
 import linecache
 import os
@@ -8,7 +8,7 @@ import sysconfig
 import traceback
 
 OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-# Of one line of a message, at most.
+# Most characters of a line in a message.
 WIDTH = 300
 STANDARD = tuple({os.path.abspath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib")})
 PACKAGED = "call the package in a way that does not need the value"
@@ -16,7 +16,7 @@ RECORD = ", or record a real step: `habitat-tui run -- python ...`"
 
 
 class Failure(Exception):
-    """Ends the trace; `kind` is one of those in README.md."""
+    """Ends the trace; README.md lists the values of `kind`."""
 
     def __init__(self, kind, message, remedy=None, error=None):
         super().__init__(message)
@@ -33,16 +33,16 @@ class Failure(Exception):
 
 
 class TrainsAtImport(BaseException):
-    """Not an Exception, so that no handler of the user's takes it."""
+    """Not an Exception, so that no handler of the user's catches it."""
 
 
 class RebuildsEachStep(BaseException):
-    """The function made its optimizer anew for the second step."""
+    """The function created a new optimizer for the second step."""
 
 
 def places(error):
-    """Where it happened: the innermost line of the user's own code, and after it the
-    innermost one of a package that it called, PyTorch's own left out."""
+    """Where it happened: the innermost line of the user's own code, then the innermost line of a package that
+    it called, except PyTorch."""
     if isinstance(error, SyntaxError) and error.filename:
         return [place(error.filename, error.lineno, None, error.text)]
     mine, packaged = None, None
@@ -63,13 +63,13 @@ def places(error):
 
 def place(path, line, function, text):
     if function is not None:
-        # Of `build.<locals>.step` the last says enough, of `Net.forward` both do.
+        # Of `build.<locals>.step` the last part is enough; `Net.forward` stays.
         function = function.split("<locals>.")[-1]
     return {"file": shown(path), "line": line, "function": function, "text": clipped((text or "").strip())}
 
 
 def shown(path):
-    """As a path is written from here, where it is below."""
+    """A path relative to this folder, if it is below."""
     whole, here = os.path.abspath(path), os.getcwd() + os.sep
     return whole[len(here) :] if whole.startswith(here) else whole
 
@@ -92,8 +92,8 @@ def is_torchs(path):
 
 
 def of(error, where, refused=None):
-    """The failure that an exception of the user's code stands for; `refused` is the last
-    call that PyTorch had no result for: (the error, operator, shapes)."""
+    """The failure for an exception of the user's code; `refused` is the last call for which PyTorch has no
+    result: (the error, operator, shapes)."""
     names = {base.__name__ for base in type(error).__mro__}
     text = str(error)
     operator = text.split()[0].replace(".default", "").replace(".", "::", 1) if text.split() else ""
@@ -102,7 +102,7 @@ def of(error, where, refused=None):
         return Failure(kind, "%s: %s" % (where, message), remedy, error)
 
     def data_dependent(message, remedy):
-        # The second place is in a package, whose lines are not the user's to change.
+        # The second place is in a package, which the user does not change.
         return failure("data_dependent", message, (PACKAGED if len(places(error)) > 1 else remedy) + RECORD)
 
     if "DynamicOutputShapeException" in names:
@@ -112,14 +112,14 @@ def of(error, where, refused=None):
         )
     if "DataDependentOutputException" in names:
         return data_dependent(
-            "it reads a value of a tensor (%s), and a trace by shapes has none" % operator,
+            "it reads a value of a tensor (%s), which a trace by shapes does not have" % operator,
             "leave .item(), .tolist() or `if tensor:` out of the traced step",
         )
     if "UnsupportedOperatorException" in names and "nested" in operator:
         return failure(
             "custom_operator",
             "nested tensors in strided layout have no shapes to trace (%s)" % operator,
-            "make them with layout=torch.jagged, which is traced" + RECORD,
+            "make them with layout=torch.jagged" + RECORD,
         )
     if "UnsupportedOperatorException" in names or "no fake impl" in text or "no abstract impl" in text:
         defined = re.search(r"CustomOpDef\(([^)]+)\)", text)
@@ -150,7 +150,7 @@ def of(error, where, refused=None):
             'it ended Python; put what a program does, reading of arguments too, under `if __name__ == "__main__":`',
         )
     if "CUDA" in text or "NVIDIA driver" in text or "no NVIDIA GPU" in text:
-        remedy = 'no GPU is there while tracing, and none is needed: build everything with device = "cpu"'
+        remedy = 'tracing sees no GPU and needs none: build everything with device = "cpu"'
         return failure("raised", message, remedy)
     if isinstance(error, ModuleNotFoundError):
         remedy = "install it for %s, or name the Python that has it with --python" % sys.executable
@@ -165,7 +165,7 @@ def of(error, where, refused=None):
 
 
 def text_of(error):
-    """The error in one line, or two where the first only opens it."""
+    """The error in one line, or two if the first only opens it."""
     name = type(error).__name__
     text = error.msg if isinstance(error, SyntaxError) and error.msg else str(error)
     lines = [line.strip() for line in text.splitlines() if line.strip()]

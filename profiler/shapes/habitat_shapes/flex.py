@@ -1,5 +1,5 @@
-"""FlexAttention as the kernel that `torch.compile` makes of it on a GPU: one call, and one for its backward, which
-PyTorch refuses on a CPU. What is computed of a block mask are its blocks."""
+"""FlexAttention as the kernel that `torch.compile` generates for a GPU: one call, and one for its backward,
+which PyTorch refuses on a CPU. A block mask is computed in whole blocks."""
 
 import math
 import sys
@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from . import values
 
 PLACE = "torch.nn.attention.flex_attention"
-# Places of each side at which a mask is looked at.
+# Positions per side at which a mask is sampled.
 LOOKED_AT = 512
 INSIDE = (
     "FlexAttention is traced as its compiled kernel: arithmetic of score_mod and mask_mod, and gradients of tensors "
@@ -57,7 +57,7 @@ class FlexAttention(torch.autograd.Function):
 
 
 def seen(mask):
-    """The part of all blocks that a block mask keeps; None if unknown."""
+    """The share of blocks that a block mask keeps; None if unknown."""
     counts = [getattr(mask, name, None) for name in ("kv_num_blocks", "full_kv_num_blocks")]
     known = [values.of(count) for count in counts if count is not None]
     rows, columns = mask.seq_lengths
@@ -70,11 +70,11 @@ def seen(mask):
 
 
 def looked_at(mask_mod, rows, columns, blocks):
-    """The part of all blocks that a function keeps, by places at equal distances; None if it needs values that are
-    not there."""
+    """The share of blocks that a function keeps, sampled at equal distances; None if it needs values that are
+    unknown."""
     try:
         with _disable_current_modes():
-            # A multiple of the blocks on each side, so that every block is looked at as often.
+            # A multiple of the blocks on each side, so that every block has as many samples.
             counts = [count * max(1, LOOKED_AT // count) for count in blocks]
             places = [
                 torch.linspace(0, size - 1, count).long() for size, count in zip((rows, columns), counts)
@@ -88,7 +88,7 @@ def looked_at(mask_mod, rows, columns, blocks):
 
 
 def attention(step, module):
-    """A replacement of `flex_attention`, as `module` has it."""
+    """A replacement of `flex_attention` in `module`."""
 
     def flex_attention(
         query,
@@ -119,7 +119,7 @@ def attention(step, module):
 
 
 class Finder:
-    """Replaces the function when its module is imported, which takes too long for every trace."""
+    """Replaces the function when its module is imported: importing it for every trace takes too long."""
 
     def __init__(self, step):
         self.step, self.replaced = step, []

@@ -1,4 +1,4 @@
-"""Attention of jagged nested tensors (`layout=torch.jagged`), whose sequences lie one after another."""
+"""Attention of jagged nested tensors (`layout=torch.jagged`), whose sequences follow one another."""
 
 import torch
 
@@ -12,13 +12,13 @@ def is_jagged(tensor):
 
 
 def longest(offsets, total):
-    """The longest sequence, which PyTorch reads from a GPU; all positions if that is unknown."""
+    """The longest sequence, which PyTorch reads from a GPU; all positions if it is unknown."""
     known = values.of(offsets)
     return int(known.diff().max()) if known is not None and known.numel() > 1 else int(total)
 
 
 def attention(query, key, value, dropout_p, is_causal, scale):
-    """Flash attention in 16 bits, else the memory-efficient one (`jagged_scaled_dot_product_attention` of
+    """Flash attention in 16 bits, else memory-efficient attention (`jagged_scaled_dot_product_attention` of
     torch/nested/_internal/sdpa.py, on a GPU)."""
     tensors = [tensor.transpose(1, 2) for tensor in (query, key, value)]
     q, k, v = (tensor.values() for tensor in tensors)

@@ -1,4 +1,4 @@
-"""The CTC loss by its shapes: PyTorch reads how long inputs and targets are, outside of its dispatcher."""
+"""The CTC loss by its shapes: PyTorch reads the lengths of inputs and targets outside of its dispatcher."""
 
 import torch
 from torch._subclasses.fake_tensor import DynamicOutputShapeException
@@ -6,12 +6,12 @@ from torch._subclasses.fake_tensor import DynamicOutputShapeException
 from . import values
 
 aten = torch.ops.aten
-# `at::Reduction` of the numbers that torch.nn.functional passes on.
+# `at::Reduction` for the numbers that torch.nn.functional passes on.
 MEAN, SUM = 1, 2
 
 
 def numbers(lengths, count, most):
-    """Lengths as numbers: as they are, else the most that there is room for."""
+    """Lengths as numbers; the maximum if they are unknown."""
     if not isinstance(lengths, torch.Tensor):
         return [int(length) for length in lengths]
     known = values.of(lengths)
@@ -23,8 +23,9 @@ def numbers(lengths, count, most):
 
 
 def ctc(log_probs, targets, input_lengths, target_lengths, blank=0, reduction=MEAN, zero_infinity=False):
-    """A replacement of torch.ctc_loss: the loss of every sequence by PyTorch's own kernel (`ctc_loss` of LossCTC.cpp;
-    cuDNN's takes targets on the CPU alone), then their mean or sum. Autocast computes it in 32 bits."""
+    """A replacement of torch.ctc_loss: the loss of every sequence by PyTorch's own kernel (`ctc_loss` of
+    LossCTC.cpp; cuDNN's takes targets only on the CPU), then their mean or sum. Autocast computes it in 32
+    bits."""
     if torch.is_autocast_cpu_enabled():
         log_probs = log_probs.float()
     batch = log_probs.shape[1] if log_probs.dim() == 3 else 1
@@ -39,7 +40,7 @@ def ctc(log_probs, targets, input_lengths, target_lengths, blank=0, reduction=ME
 
 
 def forward(log_probs, targets, input_lengths, target_lengths, blank=0, zero_infinity=False):
-    """`ctc_loss_gpu` of LossCTC.cu: a loss for each sequence, and what it took to get to each of its places."""
+    """`ctc_loss_gpu` of LossCTC.cu: a loss for each sequence, and the forward variables at each position."""
     steps, *batch = log_probs.shape[:-1]
     places = 2 * max(target_lengths, default=0) + 1
     return log_probs.new_empty(tuple(batch)), log_probs.new_empty((batch[0] if batch else 1, steps, places))

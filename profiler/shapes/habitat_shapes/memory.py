@@ -1,28 +1,29 @@
-"""What a step keeps in memory, by kind.
+"""Memory that a step keeps, by kind.
 
-Every storage that a call returns or takes is known from then until it is freed, with its
-size as CUDA's caching allocator counts it. Kinds:
+Tracks every storage that a call returns or takes until it is freed, with its size as CUDA's caching allocator
+counts it. Kinds:
 
 - parameters: of the modules that were called and of the optimizers; with buffers
-- gradients: what parameters hold in `.grad` when an optimizer begins
-- optimizer state: what optimizers hold after a step, but for their counters (on the host); and what was there before
-  the step and is written to after backward, as averages of parameters
+- gradients: in `.grad` of parameters when an optimizer begins
+- optimizer state: held by optimizers after a step, except their counters (on the host); and older tensors that
+are
+  written to after backward, as averages of parameters
 - activations: made in the forward pass and alive when backward begins; and the inputs
 - temporary: everything else
 
-What libraries take for themselves inside a call (workspaces) is not seen.
+Does not see workspaces that libraries allocate inside a call.
 """
 
 import weakref
 
-# CUDA's caching allocator gives out multiples of this many bytes.
+# CUDA's caching allocator rounds sizes up to a multiple of this many bytes.
 BLOCK = 512
 PARAMETERS, GRADIENTS, STATE, ACTIVATIONS, TEMPORARY = "parameters", "gradients", "optimizer_state", "activations", "temporary"
 KINDS = (PARAMETERS, GRADIENTS, STATE, ACTIVATIONS, TEMPORARY)
 
 
 def parts(tensor):
-    """The tensors that a tensor is made of, as one in 4 or 8 bits is of values and scales; else itself."""
+    """The tensors inside a tensor, as values and scales of a 4- or 8-bit one; else itself."""
     if not hasattr(tensor, "__tensor_flatten__"):
         yield tensor
         return
@@ -44,7 +45,7 @@ class Memory:
         self.log, self.watching = [], False
 
     def begin(self):
-        """From here on is noted what is allocated and freed."""
+        """Logs what is allocated and freed from now on."""
         self.watching = True
         self.log = [(entry, entry.bytes, None) for entry in self.live.values()]
 
@@ -52,12 +53,12 @@ class Memory:
         self.watching = False
 
     def see(self, tensor, phase=None):
-        """Knows the tensor's storage from now on; `phase` is that of the call that made it."""
+        """Tracks the tensor's storage; `phase` is that of the call that made it."""
         try:
             storage = tensor.untyped_storage()
             key, size = storage._cdata, storage.nbytes()
         except Exception:
-            # Sparse and other tensors without one storage.
+            # Sparse and other tensors without a single storage.
             return None
         size = (int(size) + BLOCK - 1) // BLOCK * BLOCK
         entry = self.live.get(key)
@@ -68,7 +69,7 @@ class Memory:
             entry.reference = weakref.ref(storage, lambda _, key=key: self.gone(key))
             self.live[key] = entry
             if phase is None:
-                # It was there before the step.
+                # Older than the step.
                 entry.kind = ACTIVATIONS
             self.count(entry, size, phase)
         elif size > entry.bytes:
@@ -87,7 +88,7 @@ class Memory:
             self.count(entry, -entry.bytes)
 
     def on_host(self, tensor):
-        """A tensor that lives on the host where the rest is on a GPU."""
+        """Marks a tensor that stays on the host although the rest is on a GPU."""
         try:
             storage = tensor.untyped_storage()
         except Exception:
@@ -98,7 +99,7 @@ class Memory:
         weakref.finalize(storage, self.host.discard, key)
 
     def keep_as_state(self, tensor):
-        """An update writes to it."""
+        """Marks a tensor that an update writes to."""
         entry = self.see(tensor)
         if entry is not None and entry.kind == ACTIVATIONS and not entry.forward:
             entry.kind = STATE
@@ -110,15 +111,15 @@ class Memory:
                 entry.kind = kind
 
     def backward_begins(self):
-        """What the forward pass made and still holds, it holds for backward."""
+        """Marks what the forward pass made and still holds: it holds these for backward."""
         for entry in self.live.values():
             if entry.forward and entry.kind == TEMPORARY:
                 entry.kind = ACTIVATIONS
 
     def at_peak(self, unmade, held):
-        """Bytes by kind at the moment at which most was allocated; at that at which what forward and backward make
-        was most, which grows with the batch; and the phase of the first. Tensors `unmade` never
-        were; those `held` are freed no earlier than at this place of the log."""
+        """Bytes by kind at the peak of all memory; at the peak of the tensors that forward and backward make,
+        which grows with the batch; and the phase of the first peak. Tensors `unmade` never existed; tensors
+        `held` are freed no earlier than at this position of the log."""
         log, kept = [], set()
         for place, (entry, size, phase) in enumerate(self.log):
             later = held.get(entry, 0) if size < 0 else 0

@@ -1,4 +1,4 @@
-"""RMS norms in the one call that a GPU makes from PyTorch 2.9 on; on a CPU they are made of others."""
+"""RMS norms as the single call that a GPU gets from PyTorch 2.9 on; a CPU gets several calls."""
 
 import torch
 
@@ -6,7 +6,7 @@ aten = torch.ops.aten
 
 
 class RmsNorm(torch.autograd.Function):
-    """The call and that of its backward, which keep their names where nothing above autograd takes them apart."""
+    """The call and its backward, which keep their names if nothing above autograd decomposes them."""
 
     @staticmethod
     def forward(ctx, x, shape, weight, eps):
@@ -26,9 +26,9 @@ class RmsNorm(torch.autograd.Function):
 
 
 def layer(input, normalized_shape, weight=None, eps=None):
-    """A replacement of torch.rms_norm; None where a GPU would not make the call either: before it was there, for a
-    weight of another type, complex numbers, and channels that come last (`rms_norm_symint` of layer_norm.cpp). And
-    within `torch.func`, whose transforms take no function of this kind."""
+    """A replacement of torch.rms_norm; None if a GPU would not make the call either: in older versions, for a
+    weight of another type, complex numbers, and channels-last order (`rms_norm_symint` of layer_norm.cpp); and
+    within `torch.func`, whose transforms do not support such functions."""
     x = input
     if not hasattr(aten, "_fused_rms_norm_backward") or x.is_complex() or torch._C._functorch.peek_interpreter_stack():
         return None

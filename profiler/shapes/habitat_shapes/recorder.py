@@ -1,9 +1,8 @@
-"""The calls of a step, as PyTorch dispatches them, with phase and module.
+"""Records the calls of a step as PyTorch dispatches them, with phase and module.
 
-The phase of a call: backward while autograd runs a graph (gradient accumulation where its
-node is AccumulateGrad); forward inside a module, or before the first backward pass;
-optimizer inside an optimizer's step and zero_grad, and from the end of a backward pass to
-the next module's forward (clipping, unscaling).
+The phase of a call: backward while autograd runs a graph (gradient accumulation if its node is AccumulateGrad);
+forward inside a module, or before the first backward pass; optimizer inside an optimizer's step and zero_grad,
+and from the end of a backward pass to the next module's forward (clipping, unscaling).
 """
 
 import contextlib
@@ -22,42 +21,42 @@ from .compiled import ASKED, COMPILED, NOTE, NOTHING, Fusion, fuses, is_padded
 from .failure import RebuildsEachStep, TrainsAtImport
 from .memory import GRADIENTS, PARAMETERS, STATE, Memory
 
-# Calls that are answered by their shapes.
+# Calls whose results come from shapes alone.
 CALLS = {**recurrent.CALLS, **norms.CALLS, **losses.CALLS, **flex.CALLS}
-# Read back from a tensor in place of the number that nobody computed.
+# Value read back from a tensor that nobody computed.
 ANSWER = 1.0
-# Where a sparse tensor keeps how many rows it has: without values PyTorch knows of none.
+# Attribute of a sparse tensor with its number of rows, which PyTorch does not know without values.
 ROWS = "_habitat_rows"
-# The same of all elements that a sparse matrix has.
+# Attribute of a sparse matrix with its number of elements.
 ELEMENTS = "_habitat_elements"
-# Where something depends on values that nobody computed.
+# Note if something depends on values that nobody computed.
 CHOSEN = (
-    "a size or a value that the step reads depends on what a top-k or an argmax chose; the choices were spread evenly, "
-    "as tokens over experts"
+    "a size or a value that the step reads depends on the choices of a top-k or an argmax; the choices were spread "
+    "evenly, as tokens over experts"
 )
-# Beginnings of the names of arguments with the ends of sequences that lie one after another.
+# Prefixes of arguments with the ends of packed sequences.
 ENDS = ("cu_seq", "cum_seq", "seqstart")
 # The number of a layer in a module's path: layers.3.norm, encoder_layer_3.
 NUMBER = re.compile(r"(^|[._])\d+(?=\.|$)")
 
 
-# Where the channels of a pixel lie side by side (NHWC, NDHWC), by dimensions.
+# Channels-last memory formats (NHWC, NDHWC), by number of dimensions.
 CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 
 def has_channels_last(tensor):
-    """Whether it has, and is not in the usual order of memory as well, as with one channel."""
+    """Whether it is in channels-last order and not also in the usual order, as with one channel."""
     form = CHANNELS_LAST.get(tensor.dim()) if tensor.layout is torch.strided else None
     return form is not None and tensor.is_contiguous(memory_format=form) and not tensor.is_contiguous()
 
 
 def steps_of(tensor):
-    """How far apart elements lie, by dimension of more than one."""
+    """(stride, size) of each dimension larger than one."""
     return [(step, size) for step, size in zip(tensor.stride(), tensor.shape) if size > 1]
 
 
 def is_dense(steps):
-    """Whether elements that lie so fill their place in memory, in any order of dimensions."""
+    """Whether such elements fill their memory without gaps, in any order of dimensions."""
     expected = 1
     for step, size in sorted(steps):
         if step != expected:
@@ -67,9 +66,9 @@ def is_dense(steps):
 
 
 def access(given, made):
-    """How a call passes over its tensors where not as they lie in memory: "strided" over parts of rows, or rows in
-    another order; "transposed" where elements that are neighbours in one tensor are not in another. Tensors of
-    fewer elements than the result, and what is spread over it, say nothing."""
+    """How a call reads its tensors if not in memory order: "strided" over parts of rows, or rows in another
+    order; "transposed" if neighbours in one tensor are not neighbours in another. Ignores tensors with fewer
+    elements than the result, and broadcast ones."""
     first = made[0] if made else given[0] if given else None
     if first is None or first.layout is not torch.strided:
         return None
@@ -84,7 +83,7 @@ def access(given, made):
         steps = steps_of(tensor)
         if any(step == 0 for step, _ in steps):
             continue
-        # A sum over everything takes it as it lies.
+        # A sum over everything reads it in memory order.
         if (first.numel() == 1 or steps == own) and is_dense(steps):
             continue
         if tensor.shape == first.shape and steps.index(min(steps)) != own.index(min(own)):
@@ -94,7 +93,7 @@ def access(given, made):
 
 
 def shape(tensor, spread=False):
-    """Its sizes; of one that is `spread` over others, what is read of it; of a sparse one, the rows that it has."""
+    """Its sizes; of a broadcast tensor, if `spread`, the part that is read; of a sparse one, its rows."""
     if hasattr(tensor, ROWS):
         return (getattr(tensor, ROWS), *tensor.shape[1:])
     if spread and tensor.layout is torch.strided and 0 in tensor.stride():
@@ -103,7 +102,7 @@ def shape(tensor, spread=False):
 
 
 def short(value, spread=False):
-    """An argument as the op list has it."""
+    """An argument in the form of the op list."""
     if isinstance(value, torch.Tensor):
         told = {"shape": [int(size) for size in shape(value, spread)], "dtype": str(value.dtype)[6:]}
         if has_channels_last(value):
@@ -112,7 +111,7 @@ def short(value, spread=False):
     if isinstance(value, (list, tuple)):
         return [short(item, spread) for item in value]
     if isinstance(value, float):
-        # JSON has no other numbers.
+        # JSON has no infinity and no NaN.
         return value if value - value == 0.0 else None
     if value is None or isinstance(value, (bool, int, str)):
         return value
@@ -132,8 +131,8 @@ def frozen(value, spread=False):
 
 
 def note_rows(args, out):
-    """Notes on results whose rows are sparse, as gradients of look-ups are, how many they have: those of what they
-    are made of, or as many as places were looked up."""
+    """Notes the number of rows of results with sparse rows, as gradients of look-ups: that of their inputs, or
+    the number of indices."""
     for made in flat((out,)):
         if made.layout is not torch.sparse_coo or made.sparse_dim() != 1 or hasattr(made, ROWS):
             continue
@@ -145,14 +144,14 @@ def note_rows(args, out):
 
 
 def note_elements(args, out):
-    """Notes on sparse matrices how many elements they have: those of the values that they are made of, or of the
-    matrix."""
+    """Notes the number of elements of sparse matrices: that of the values or the matrix that they are made
+    from."""
     for made in flat((out,)):
         if made.layout is torch.strided or hasattr(made, ROWS) or made.layout is torch.sparse_coo and made.sparse_dim() < 2:
             continue
         given = list(flat(args))
         counts = [getattr(value, ELEMENTS) for value in given if hasattr(value, ELEMENTS)]
-        # The values come last, behind their places.
+        # The values come last, after their indices.
         counts = counts or [value.shape[0] for value in given[1:][-1:] if value.layout is torch.strided and value.dim()]
         if counts:
             setattr(made, ELEMENTS, counts[0])
@@ -164,7 +163,7 @@ def elements(given):
 
 
 def part_of_rows(func, args):
-    """The values or the places of a tensor whose rows are sparse; None of another."""
+    """The values or the indices of a tensor with sparse rows; None for other tensors."""
     rows = getattr(args[0], ROWS, None) if args else None
     if rows is None or func not in (torch.ops.aten._values.default, torch.ops.aten._indices.default):
         return None
@@ -174,7 +173,7 @@ def part_of_rows(func, args):
 
 
 def dense(func, args):
-    """A call that adds a sparse tensor to another is one that adds rows."""
+    """Records a call that adds a sparse tensor as one that adds rows."""
     is_sparse = len(args) > 1 and hasattr(args[1], ROWS)
     if func is not torch.ops.aten.add_.Tensor or not is_sparse:
         return str(func), short(args, torch.Tag.pointwise in func.tags)
@@ -183,8 +182,8 @@ def dense(func, args):
 
 
 def pairs_of_packed(func, args, kwargs):
-    """Pairs of a query and a key in attention over sequences that lie one after another, by the ends of the sequences;
-    None for other calls, and if the ends are unknown."""
+    """Pairs of query and key in attention over packed sequences, from the ends of the sequences; None for other
+    calls, and if the ends are unknown."""
     ends = []
     for place, argument in enumerate(func._schema.arguments):
         if argument.name.startswith(ENDS):
@@ -200,11 +199,11 @@ def pairs_of_packed(func, args, kwargs):
 
 
 class Step:
-    """What is known of the step while it runs: shared by the modes and the hooks."""
+    """State of the running step, shared by the modes and the hooks."""
 
     def __init__(self):
         self.stage = "import"
-        # PyTorch works out the result of a call.
+        # Whether PyTorch is computing the result of a call.
         self.inside = 0
         self.memory = Memory()
         self.notes = []
@@ -212,25 +211,25 @@ class Step:
         self.steps_made = 0
         self.autocast = None
         self.inputs = None
-        # Whether all models are taken for compiled.
+        # Whether to treat all models as compiled.
         self.compiles_all = False
-        # What compiled calls are fused into, in the step that is recorded.
+        # Fusion of compiled calls, in the recorded step.
         self.fusion = None
-        # The last call that PyTorch had no result for: (error, operator, shapes).
+        # The last call for which PyTorch has no result: (error, operator, shapes).
         self.refused = None
         self.reset()
 
     def reset(self):
-        """Before each step."""
+        """Resets the state before each step."""
         self.modules, self.in_optimizer = [], 0
         self.after_backward = self.had_backward = self.in_backward = False
         self.updates = self.backwards = 0
-        # Of each model the calls for the same update, the updates and backward passes before the last of them, and what
-        # it was given; the most calls, and whether one was given the same again.
+        # For each model: its calls for the same update, the updates and backward passes before the last of
+        # them, and its inputs; then the most calls, and whether a model got the same inputs again.
         self.micro_batches, self.most_calls, self.again = {}, 1, False
         self.names, self.module_of = {}, {}
-        # Compiled functions that run now; which entry of one autograd's nodes come from; entries that are replayed as
-        # CUDA graphs.
+        # Compiled functions that run now; number of entries; the entry that autograd's nodes belong to; entries
+        # that are replayed as CUDA graphs.
         self.compiled, self.entered, self.regions, self.graphs = 0, 0, {}, set()
 
     def note(self, text):
@@ -251,11 +250,10 @@ class Step:
         return "optimizer" if self.in_optimizer or self.after_backward else "forward"
 
     def module(self, phase):
-        """The path of the module that a call belongs to; layers that differ by a number
-        alone are one."""
+        """The path of the module that a call belongs to; layers that differ only by a number are one."""
         if phase == "forward":
             path = self.modules[-1] if self.modules else None
-            # The node that autograd has just made for this call has the last number.
+            # The node that autograd has just created for this call has the last number.
             self.module_of.setdefault(torch.autograd._get_sequence_nr() - 1, path)
             return path
         if phase == "backward":
@@ -275,7 +273,7 @@ class Step:
         return None if entered is None else (entered, phase)
 
     def run_compiled(self, function, args, kwargs, replayed=False):
-        """Calls what `torch.compile` was given."""
+        """Calls a function that `torch.compile` received."""
         self.entered += self.compiled == 0
         if replayed:
             self.graphs.add(self.entered)
@@ -291,7 +289,7 @@ class Step:
     # Hooks of modules and optimizers.
 
     def enter(self, module, inputs):
-        """A module's forward begins; within backward it is made again, and backward goes on."""
+        """A module's forward begins; within backward it is recomputed, and backward goes on."""
         if torch._C._current_graph_task_id() == -1:
             self.after_backward = False
         if not self.modules:
@@ -306,8 +304,8 @@ class Step:
             self.inputs = [(tuple(tensor.shape), tensor.dtype.is_floating_point) for tensor in tensors]
 
     def count_micro_batch(self, root, given):
-        """A model is called again for the same update where its gradients of another backward pass are kept; with the
-        same tensors, as where an attack on them is trained with, it may be given no other samples."""
+        """Counts calls of a model for the same update: those whose gradients are kept from another backward
+        pass. With the same tensors, as in adversarial training, the samples may be the same."""
         if torch._C._current_graph_task_id() != -1 or not torch.is_grad_enabled():
             return
         calls, updates, backwards, seen = self.micro_batches.get(id(root), (0, self.updates, self.backwards, ()))
@@ -327,7 +325,7 @@ class Step:
                 raise RebuildsEachStep()
             self.optimizers.append(optimizer)
         for group in optimizer.param_groups:
-            # What an optimizer does by default where the parameters are on a GPU.
+            # The default of optimizers if the parameters are on a GPU.
             if "foreach" in group and group["foreach"] is None and not group.get("fused"):
                 group["foreach"] = True
             for parameter in group["params"]:
@@ -365,7 +363,7 @@ class Step:
 
     @contextlib.contextmanager
     def watched(self):
-        """Every module and optimizer tells when it runs."""
+        """Hooks every module and optimizer, so that the step knows when they run."""
         from torch.optim import Optimizer
         from torch.optim import optimizer as optimizers
 
@@ -404,14 +402,14 @@ class Step:
 
 
 def takes_apart(kind):
-    """Whether tensors of a class do operators by others, as those in 8 bits do: these run on the device."""
+    """Whether a tensor class decomposes its operators, as 8-bit tensors do: those run on the device."""
     disabled = torch._C._disabled_torch_dispatch_impl
     return kind.__torch_dispatch__ is not disabled and not issubclass(kind, FakeTensor)
 
 
 class Recorder(TorchDispatchMode):
-    """Runs calls on fake tensors, counts the memory of those of a step and keeps the last
-    step's."""
+    """Runs calls on fake tensors, tracks the memory of a step's tensors and keeps the calls of the last step.
+    """
 
     def __init__(self, step):
         super().__init__()
@@ -441,7 +439,7 @@ class Recorder(TorchDispatchMode):
         if any(takes_apart(kind) for kind in types):
             return NotImplemented
         if func is torch.ops.aten.item.default:
-            func = torch.ops.aten._local_scalar_dense.default  # What it calls, but for tensors that are made of others.
+            func = torch.ops.aten._local_scalar_dense.default  # What it calls, except for tensors made of other tensors.
         apart = APART.get(func._schema.name)
         if apart is not None:
             with self:
@@ -452,7 +450,7 @@ class Recorder(TorchDispatchMode):
             note_elements(args, out)
             return out
         phase = step.phase()
-        # Module and phase are those of the call; what it is made of is not the user's.
+        # Module and phase are those of the call; its parts are not the user's.
         with torch._C.DisableTorchFunction():
             out = self.valued(func, args, kwargs)
         note_rows(args, out)
@@ -468,7 +466,7 @@ class Recorder(TorchDispatchMode):
         return out
 
     def is_fused(self, func, phase, args, kwargs, out, view):
-        """Whether a call is a part of a kernel of `torch.compile`."""
+        """Whether a call is part of a kernel of `torch.compile`."""
         region, fusion = self.step.region(phase), self.step.fusion
         given = [*flat(args), *flat(kwargs.values())]
         if view:
@@ -484,14 +482,14 @@ class Recorder(TorchDispatchMode):
         return True
 
     def valued(self, func, args, kwargs):
-        """A call, with the values of small tensors where they are known."""
+        """Runs a call, with the values of small tensors if they are known."""
         is_read = func in (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.equal.default)
         try:
             out = self.answer(func, args, kwargs) if not is_read else None
         except Exception as error:
             if type(error).__name__ != "DynamicOutputShapeException":
                 raise
-            # How large the result is depends on the values.
+            # The size of the result depends on values.
             real, places = values.computed(func, args, kwargs), values.by_places(func, args)
             if real is None and places is None:
                 raise
@@ -523,7 +521,7 @@ class Recorder(TorchDispatchMode):
         return out
 
     def mark(self, args, kwargs):
-        """Notes it where the values that a call depends on are not the step's own."""
+        """Notes that a call depends on values that are not the step's own."""
         if values.are_spread(args, kwargs):
             self.step.note(CHOSEN)
 
@@ -560,7 +558,7 @@ class Recorder(TorchDispatchMode):
                 memory.see(value)
         host = func is torch.ops.aten.lift_fresh.default
         if phase == "optimizer":
-            # What is there before the step and changes in it, as averages of parameters do, is no input.
+            # A tensor older than the step that it changes, as averages of parameters, is not an input.
             for value in values.written(func, args, kwargs):
                 memory.keep_as_state(value)
         for value in flat((out,)):

@@ -1,7 +1,7 @@
 """cuDNN's recurrent layers by their shapes, which PyTorch does not have for fake tensors.
 
-`layer` takes the place of torch.lstm and its kin and makes the one call that a GPU makes;
-CALLS answers that call and its backward.
+`layer` replaces torch.lstm and similar functions and makes the single call that a GPU gets; CALLS has the
+results of that call and its backward.
 """
 
 import torch
@@ -10,13 +10,13 @@ from torch.utils._mode_utils import no_dispatch
 
 from . import values
 
-# cuDNN's numbers, and the gates of a cell.
+# cuDNN's number of each mode, and the gates of a cell.
 MODES = {"rnn_relu": (0, 1), "rnn_tanh": (1, 1), "lstm": (2, 4), "gru": (3, 3)}
 GATES = dict(MODES.values())
 
 
 def layer(kind, original):
-    """A replacement of torch.`kind`; None where a GPU would not make the call either."""
+    """A replacement of torch.`kind`; None if a GPU would not make the call either."""
     mode = MODES[kind][0]
 
     def run(*args, **kwargs):
@@ -52,8 +52,7 @@ def forward(x, weights, stride, buffer, h, c, mode, size, projection, layers, ba
     ways = 2 if both else 1
     output = x.new_empty(tuple(x.shape[:-1]) + (size * ways,))
     rows = output.numel() // (size * ways)
-    # Gates, cell and result of every position of every layer: an estimate, as cuDNN alone
-    # knows what it keeps.
+    # Gates, cell and result of every position of every layer: an estimate, since only cuDNN knows its reserve.
     kept = rows * size * ways * layers * (GATES[mode] + 2) * x.element_size() if train else 0
     reserve = x.new_empty((kept,), dtype=torch.uint8)
     return (
@@ -75,8 +74,8 @@ def backward(x, weights, stride, buffer, h, c, output, *rest):
 
 
 def pack(x, lengths, batch_first):
-    """The positions of sequences one after another. How many sequences go on at each is told for real: PyTorch reads
-    that outside of its dispatcher."""
+    """The positions of sequences, packed. PyTorch reads the number of sequences at each position outside of its
+    dispatcher, so these are real values."""
     known = values.of(lengths)
     if known is None:
         raise DynamicOutputShapeException(torch.ops.aten._pack_padded_sequence.default)
@@ -87,7 +86,7 @@ def pack(x, lengths, batch_first):
 
 
 def pad(data, going_on, batch_first, value, longest):
-    """The sequences side by side again, and their lengths; None where these are not known."""
+    """The sequences padded again, and their lengths; None if these are unknown."""
     known = values.of(going_on)
     if known is None:
         return None

@@ -1,11 +1,11 @@
 """Values of small tensors.
 
-A fake tensor has a shape and no values, but some programs read values back: models to build
-themselves (rates of layers from `linspace(...).item()`, widths from `unique`), augmentations to
-draw their strength (`torch.empty(1).uniform_(a, b)`), and to see whether a batch is padded (masks and
-positions of tokens, which may be larger). What is made of small tensors with known values is computed
-for real beside the fake call, and kept on the fake tensor. What a top-k or an argmax chooses is not known, as the
-experts of a token are not; its choices are spread evenly, and what is made of them is marked.
+A fake tensor has a shape and no values, but some programs read values back: to build a model (rates of layers
+from `linspace(...).item()`, widths from `unique`), to draw the strength of an augmentation
+(`torch.empty(1).uniform_(a, b)`), or to check whether a batch is padded (masks and positions of tokens, which
+may be larger). Results of small tensors with known values are computed for real beside the fake call, and kept
+on the fake tensor. The choices of a top-k or an argmax, as the experts of a token, are unknown: they are spread
+evenly, and their results are marked.
 """
 
 import weakref
@@ -15,11 +15,12 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._mode_utils import no_dispatch
 from torch.utils._pytree import tree_flatten, tree_map
 
-# Elements of the largest tensor whose values are kept, and of the largest of whole numbers and truth values.
+# Most elements of a tensor whose values are kept: in general, and for integers and booleans.
 MOST, MOST_WHOLE = 1 << 22, 1 << 24
-# Where a fake tensor keeps its values, and whether they come from choices that were spread.
+# Attributes of a fake tensor: its values, and whether they come from choices that were spread.
 KEPT, SPREAD = "_habitat_values", "_habitat_spread"
-# What chooses along a dimension: where the places chosen stand among the results, and the dimension among the arguments.
+# Operators that choose along a dimension: index of the chosen positions among the results, and of the dimension
+# among the arguments.
 CHOICES = {
     torch.ops.aten.topk.default: (1, 2),
     torch.ops.aten.argmax.default: (None, 1),
@@ -27,24 +28,23 @@ CHOICES = {
     torch.ops.aten.max.dim: (1, 1),
     torch.ops.aten.min.dim: (1, 1),
 }
-# What looks for numbers that are not finite, of which there are none: what it finds.
+# Operators that look for numbers that are not finite, with their result: there are none.
 FINITE = {
     torch.ops.aten.isnan.default: False, torch.ops.aten.isinf.default: False, torch.ops.aten.eq.Tensor: True,
     torch.ops.aten.ne.Tensor: False, torch.ops.aten.ne.Scalar: True,
 }
-# Storages of values that something not known was written to, by their addresses, as long as they are there: every view
-# of one is lost.
+# Storages that unknown values were written to, by address, while they exist: all their views lose their values.
 LOST = {}
-# What makes tensors without a value.
+# Prefixes of operators whose results have no values.
 UNSET = ("empty", "new_empty", "resize")
-# What writes every value of a tensor, whatever it held.
+# Prefixes of operators that overwrite every value of a tensor.
 FILLS = (
     "bernoulli_", "cauchy_", "exponential_", "fill_", "geometric_", "log_normal_", "normal_", "random_", "uniform_",
     "zero_",
 )
-# What looks at all elements of a tensor, whatever its size.
+# Operators that read all elements of a tensor, of any size.
 WHOLE = ("all", "any", "sum", "min", "max", "amin", "amax", "equal")
-# What makes tensors of one value, and where it stands among the arguments if it is not in the name.
+# Operators whose results have one value: the value, or its index among the arguments and its name.
 CONSTANTS = {
     "ones": 1, "ones_like": 1, "new_ones": 1, "zeros": 0, "zeros_like": 0, "new_zeros": 0,
     "full": (1, "fill_value"), "full_like": (1, "fill_value"), "new_full": (2, "fill_value"),
@@ -56,19 +56,19 @@ def most(tensor):
 
 
 def of(tensor):
-    """The real tensor of the same values; None where they are not known."""
+    """The real tensor with the same values; None if they are unknown."""
     if not isinstance(tensor, FakeTensor):
         return tensor if isinstance(tensor, torch.Tensor) and tensor.numel() <= most(tensor) else None
     kept = getattr(tensor, KEPT, None)
     if kept is None or kept.layout is torch.strided and kept.untyped_storage()._cdata in LOST:
         return None
-    # What was resized or filled behind our back is another tensor.
+    # A tensor that was resized or filled without our knowledge is another one.
     return kept if kept.shape == tensor.shape else None
 
 
 def computed(func, args, kwargs):
-    """The call on real tensors; None where a value is not known, a tensor is large, or the CPU has no
-    kernel for it. Operators of others are never run: what theirs does is not ours to start."""
+    """Runs the call on real tensors; None if a value is unknown, a tensor is large, or the CPU has no kernel
+    for it. Never runs operators of other packages, which may do anything."""
     if func.namespace != "aten" or func.__name__.startswith(UNSET):
         return None
     is_filled = func.__name__.startswith(FILLS) and isinstance(args[0], FakeTensor) and of(args[0]) is None
@@ -81,7 +81,7 @@ def computed(func, args, kwargs):
         return None
     whole = func.is_view or func.__name__.split(".")[0] in WHOLE
     if not whole and any(value.numel() > most(value) for value in known):
-        # Of one value throughout, and too large to be computed with.
+        # It has one value and is too large to compute with.
         return None
     real = lambda value: of(value) if isinstance(value, torch.Tensor) else value
     args, kwargs = tree_map(real, args), tree_map(real, kwargs)
@@ -93,7 +93,7 @@ def computed(func, args, kwargs):
 
 
 def folded(func, args, kwargs, out):
-    """The result of a call that works element by element on tensors of one value; None of another."""
+    """The result of a pointwise call on tensors of one value; None for other calls."""
     is_copy = func in (torch.ops.aten._to_copy.default, torch.ops.aten.clone.default)
     if not (is_copy or torch.Tag.pointwise in func.tags) or not isinstance(out, torch.Tensor):
         return None
@@ -102,7 +102,7 @@ def folded(func, args, kwargs, out):
     if not known or any(value is None or any(value.stride()) or value.numel() == 0 for value in known) or list(written(func, args, kwargs)):
         return None
     one = lambda value: of(value)[(0,) * value.dim()] if isinstance(value, torch.Tensor) else value
-    # Of one element no order of memory is asked for.
+    # A single element has no memory order.
     kwargs = {name: value for name, value in kwargs.items() if name != "memory_format"}
     with no_dispatch():
         return func(*tree_map(one, args), **tree_map(one, kwargs)).expand(out.shape)
@@ -113,9 +113,10 @@ def is_infinity(value):
 
 
 def constant(func, args, kwargs, out):
-    """The real tensor of one value that a call makes, of any size: one element in memory; None for other calls."""
-    # A comparison finds what is not finite where it is one with itself, or with infinity. Masks are made of
-    # infinities; what is a number, or learns, is none.
+    """The real tensor of one value that a call makes, of any size: one element in memory; None for other calls.
+    """
+    # A comparison of a tensor with itself or with infinity looks for numbers that are not finite. Masks contain
+    # infinities; a scalar, or a tensor with gradients, does not.
     if func is torch.ops.aten.isinf.default and args[0].dim() > 0 and not args[0].requires_grad:
         return None
     looks = func in FINITE and (len(args) == 1 or args[1] is args[0] or is_infinity(args[1]))
@@ -127,7 +128,7 @@ def constant(func, args, kwargs, out):
 
 
 def made_of(func, args, kwargs):
-    """The value of every element of a new tensor; None where there is not one."""
+    """The value of every element of a new tensor; None if they differ."""
     value = CONSTANTS.get(func._schema.name[6:]) if func.namespace == "aten" else None
     if isinstance(value, tuple):
         place, name = value
@@ -149,7 +150,7 @@ def is_small(out):
 
 
 def spread(func, args, kwargs, out):
-    """Keeps the places that a call chooses along a dimension on its result: each equally often, in turn."""
+    """Sets the positions that a call chooses along a dimension on its result: each equally often, in turn."""
     if func not in CHOICES:
         return
     chosen, at = CHOICES[func]
@@ -181,8 +182,8 @@ def keep(out, real, given):
 
 
 def by_places(func, args):
-    """The arguments of an index by masks of known values, with the places that they hold in their stead; None
-    for another call."""
+    """The arguments of an index by masks of known values, with positions instead of the masks; None for other
+    calls."""
     if func is not torch.ops.aten.index.Tensor:
         return None
     places = []
@@ -199,7 +200,7 @@ def by_places(func, args):
 
 
 def forget(func, args, kwargs):
-    """Forgets what a call writes to, where what it writes is not known."""
+    """Forgets the values of tensors that a call overwrites with unknown values."""
     for value in written(func, args, kwargs):
         lose(value)
 
@@ -215,7 +216,7 @@ def lose(value):
 
 
 def take_over(tensor, other):
-    """A tensor's data is set to another's."""
+    """Sets a tensor's data to another's."""
     if isinstance(tensor, FakeTensor):
         setattr(tensor, KEPT, of(other))
         setattr(tensor, SPREAD, getattr(other, SPREAD, False))

@@ -16,7 +16,7 @@ use crate::learn::efficiency::amd::{Amd, fit};
 use crate::models::ModelsByGpu;
 use crate::published::{PublishedStep, read};
 
-/// Where a row's figures are.
+/// Evaluation with a row's figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Of {
     /// NeuSight's steps by models without their GPU.
@@ -29,7 +29,7 @@ enum Of {
     Amd,
     /// Linear models of kernels within a GPU.
     Kernels,
-    /// The same onto a GPU left out.
+    /// The same on a GPU left out.
     KernelsUnseen,
     BlackBox,
     Batches,
@@ -143,7 +143,7 @@ pub(super) fn write(
         let row = found.row(group, method).ok_or_else(|| {
             CliError::Refused(format!("{of:?}: no figures of {method:?} on {group:?}; the data may lack them"))
         })?;
-        // Cells that repeat those of the row above are empty.
+        // Cells that repeat the row above are empty.
         let same = cells.iter().zip(above).take_while(|(here, above)| **here == *above).count().min(3);
         let first: Vec<&str> = (0..4).map(|at| if at < same { "" } else { cells[at] }).collect();
         above = cells;

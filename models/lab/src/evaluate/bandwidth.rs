@@ -24,11 +24,11 @@ const CURVE_GBPS: [f64; 3] = [200.0, 1200.0, 100.0];
 const HALF_LOST: f64 = 0.5;
 /// If another 100 GB/s shorten the step by less than this share, the curve looks flat.
 const FLAT: f64 = 0.05;
-/// These 100 GB/s.
+/// The 100 GB/s of [`FLAT`].
 const HUNDRED_GBPS: f64 = 100.0;
 /// A doubling that shortens the step by less than this share is not worth it.
 const LEAST_GAIN: f64 = 0.10;
-/// Points between a bandwidth and its double, where the curve is searched.
+/// Points between a bandwidth and its double, at which the curve is evaluated.
 const POINTS_A_DOUBLING: u32 = 70;
 
 #[derive(Serialize)]

@@ -1,7 +1,7 @@
 //! Larger batches: a step at two and four times the largest batch size that was measured.
 //!
-//! On step times of PROFET's form: every series with four or more batch sizes, a fit on its
-//! two or three smallest. What is calibrated (the ranges) is calibrated on the other networks.
+//! On step times in PROFET's format: every series with four or more batch sizes, a fit on its two or three smallest.
+//! Ranges are calibrated on the other networks.
 
 mod series;
 
@@ -20,33 +20,33 @@ use habitat_tui::units::{Micros, Range};
 use super::tally::{Evaluation, Groups, Predicted};
 use series::{Series, read_series};
 
-/// How many of the smallest batch sizes are fitted.
+/// Numbers of smallest batch sizes to fit.
 const FITTED: [usize; 2] = [2, 3];
-/// How many times beyond the largest of them is predicted.
+/// Predicted batch sizes, in multiples of the largest fitted one.
 const FACTORS: [u64; 2] = [2, 4];
-/// Through three points or more: no method of all cases.
+/// Needs three points or more: not a method for all cases.
 const QUADRATIC: &str = "quadratic";
-/// A series has at least so many batch sizes.
+/// Fewest batch sizes of a series.
 const LEAST: usize = 4;
 
-/// One prediction to be made.
+/// One prediction.
 struct Case<'a> {
     series: &'a Series,
     fitted: Vec<BatchPoint>,
-    /// Whether they are the smallest: only those are evaluated, the others calibrate.
+    /// Whether they are the smallest: only those are evaluated, others are for calibration.
     evaluated: bool,
     place: Where,
     batch: u64,
     measured: f64,
 }
 
-/// Where the predicted batch size lies.
+/// Position of the predicted batch size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Where {
-    /// So many times the largest fitted one.
+    /// This multiple of the largest fitted one.
     Beyond(u64),
     Between,
-    /// The smallest fitted one divided by so many.
+    /// The smallest fitted one divided by this number.
     Below(u64),
 }
 
@@ -84,7 +84,7 @@ pub(super) fn evaluate(dir: &Path) -> Result<Vec<Evaluation>, CliError> {
             all.len(),
             networks.len()
         ),
-        "ranges are calibrated on the other networks; \"in range\" of a nominal 80 %, or 90 % where the method says so"
+        "ranges are calibrated on the other networks; \"in range\" of a nominal 80 %, or 90 % if the method says so"
             .to_owned(),
     ];
     let protocol = "absolute relative errors of steps at 2 and 4 times the largest batch size fitted, from the 2 or 3 smallest of a series";
@@ -108,7 +108,7 @@ fn cases(series: &Series) -> Vec<Case<'_>> {
         for (start, window) in points.windows(count).enumerate() {
             for factor in FACTORS {
                 let [first, .., last] = window else { continue };
-                // The smallest and, for calibration, the second smallest on.
+                // Start at the smallest and, for calibration, at the second smallest.
                 if start < 2 {
                     add(window.to_vec(), start == 0, Where::Beyond(factor), last.batch * factor);
                 }
@@ -130,7 +130,7 @@ fn without_busy(points: &[BatchPoint]) -> Vec<BatchPoint> {
     points.iter().map(|point| BatchPoint { busy: None, ..point.clone() }).collect()
 }
 
-/// The spreads found on `cases`.
+/// Spreads on `cases`.
 fn calibrate(cases: &[&Case<'_>]) -> Calibration {
     let spreads = |keep: &dyn Fn(Where) -> bool, busy: bool| {
         let residuals: Vec<Residual> =
@@ -210,7 +210,7 @@ fn add_inside(case: &Case<'_>, calibration: &Calibration, groups: &mut Groups) {
     debug_assert!(!matches!(at.place, Place::Measured | Place::Beyond(_)));
 }
 
-/// The lines of the papers, and what was tried beside them.
+/// The formulas of the papers, and others that we tried.
 fn published(points: &[BatchPoint], batch: f64) -> Vec<(&'static str, f64)> {
     let plain: Vec<Point> =
         points.iter().map(|point| Point::new(point.batch as f64, point.time.range.mid.get())).collect();
@@ -236,7 +236,7 @@ mod tests {
     use habitat_tui::predict::batches::spread::{SHIPPED, Spread};
     use std::path::PathBuf;
 
-    /// The shipped spreads are those of the data they are said to be from.
+    /// The shipped spreads equal those of their data.
     #[test]
     fn the_shipped_spreads_are_those_of_the_data() {
         let dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/profet");

@@ -14,7 +14,7 @@ use crate::args::BlackBoxArgs;
 use crate::learn::black_box::{self, Evaluated, cross_validate};
 use crate::learn::published::{self, Part};
 
-/// The tables that `args` asks for.
+/// The tables for `args`.
 pub(super) fn evaluate(args: &BlackBoxArgs, catalog: &Catalog) -> Result<Vec<Evaluation>, CliError> {
     match (&args.dir, &args.train, &args.test) {
         (Some(dir), None, None) => within(dir, &profet::read(dir)?, args, catalog),
@@ -25,7 +25,7 @@ pub(super) fn evaluate(args: &BlackBoxArgs, catalog: &Catalog) -> Result<Vec<Eva
     }
 }
 
-/// Networks left out one after the other, then families if asked for, then sizes.
+/// Leaves out networks in turn, then families if requested, then sizes.
 pub(super) fn within(
     dir: &Path,
     rows: &[Recorded],
@@ -78,7 +78,7 @@ fn left_out(
     Ok(groups.evaluation(protocol, notes))
 }
 
-/// Kinds of operators left out one after the other.
+/// Leaves out kinds of operators in turn.
 fn without_kinds(rows: &[Recorded], catalog: &Catalog) -> Result<Evaluation, CliError> {
     let mut groups = Groups::default();
     for (kind, evaluated) in black_box::kinds_left_out(rows, catalog).map_err(CliError::other)? {
@@ -90,7 +90,7 @@ fn without_kinds(rows: &[Recorded], catalog: &Catalog) -> Result<Evaluation, Cli
     Ok(groups.evaluation(protocol.to_owned(), Vec::new()))
 }
 
-/// Fitted on one folder, evaluated on another.
+/// Fits on one folder, evaluates on another.
 fn across(train: &Path, test: &Path, args: &BlackBoxArgs, catalog: &Catalog) -> Result<Evaluation, CliError> {
     let (fitted, evaluated) = (profet::read(train)?, profet::read(test)?);
     let of: Vec<&Recorded> = fitted.iter().collect();
@@ -114,7 +114,7 @@ fn across(train: &Path, test: &Path, args: &BlackBoxArgs, catalog: &Catalog) -> 
 
 /// The name of the black-box model in tables.
 const OURS: &str = "black box";
-/// Of the published predictor's forest and network.
+/// Seed of the published predictor's forest and network.
 const SEED: u64 = 1;
 
 fn add_published(groups: &mut Groups, fitted: &[&Recorded], held: &[&Recorded]) -> Result<(), CliError> {
@@ -137,7 +137,7 @@ fn add(groups: &mut Groups, method: &str, evaluated: &[Evaluated<'_>]) {
     });
 }
 
-/// Adds every step to the groups that `of` names.
+/// Adds every step to the groups from `of`.
 fn add_to(groups: &mut Groups, method: &str, evaluated: &[Evaluated<'_>], of: &dyn Fn(&Evaluated<'_>) -> [String; 3]) {
     for one in evaluated {
         let Evaluated { row, target, predicted: [low, mid, high], measured } = one;

@@ -1,4 +1,4 @@
-//! The errors that the cards of the models list.
+//! Errors in the cards of the models.
 
 use std::io::Write;
 use std::path::Path;
@@ -37,7 +37,7 @@ impl OperatorErrors {
         Ok(Self { operators, steps })
     }
 
-    /// The short tables of the card.
+    /// Writes the short tables of the card.
     pub(crate) fn write_summary(&self, out: &mut dyn Write) -> Result<(), CliError> {
         let methods = [
             ("learned, shapes alone", "from shapes"),
@@ -53,7 +53,7 @@ impl OperatorErrors {
         seen.write_summary(&|group| !group.contains('→'), &methods[..1], out)
     }
 
-    /// All rows, by GPU and method.
+    /// Writes all rows, by GPU and method.
     pub(crate) fn write_all(&self, out: &mut dyn Write) -> Result<(), CliError> {
         writeln!(out, "### Operators\n")?;
         self.operators.write_markdown(&|method| method.starts_with("learned"), out)?;
@@ -71,9 +71,9 @@ pub(crate) fn black_box(dir: &Path, rows: &[Recorded], catalog: &Catalog) -> Res
     black_box::within(dir, rows, &args, catalog)
 }
 
-/// The short table of the card of the black-box model.
+/// Writes the short table of the card of the black-box model.
 pub(crate) fn write_black_box(evaluations: &[Evaluation], out: &mut dyn Write) -> Result<(), CliError> {
-    // All, and each network, family or kind; not each pair of GPUs.
+    // The total, and each network, family or kind; not each pair of GPUs.
     let keep = |group: &str| !group.contains('→') && !group.starts_with("from ");
     for (evaluation, heading) in
         evaluations.iter().zip(["network left out", "family left out", "kind of operator left out"])

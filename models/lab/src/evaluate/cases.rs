@@ -1,9 +1,8 @@
-//! Habitat's case studies (USENIX ATC '21, section 5.3) from shapes alone: which GPU is
-//! fastest, and which does most for the money at the prices of its time.
+//! Habitat's case studies (USENIX ATC '21, section 5.3) from shapes alone: the fastest GPU, and the most cost-effective
+//! one at the prices of the time.
 //!
-//! The steps are op lists of the two networks, embedded
-//! (`profiler/samples/README.md`). What the paper found is checked as an ordering; times
-//! and ratios are printed as they come out.
+//! The steps are embedded op lists of the two networks (`profiler/samples/README.md`). The paper's findings are checked
+//! as orderings; times and ratios are only printed.
 
 use habitat_tui::catalog::Catalog;
 use habitat_tui::cli::CliError;
@@ -18,7 +17,7 @@ use serde::Serialize;
 use super::tally::{Evaluation, micros};
 use crate::models::ModelsByGpu;
 
-/// The paper's six GPUs, with Google's price on demand in 2021 where it rented them.
+/// The paper's six GPUs, with Google's on-demand price in 2021 if it rented them.
 const GPUS: [(&str, Option<f64>); 6] = [
     ("quadro-p4000", None),
     ("p100-pcie-16gb", Some(1.46)),
@@ -27,7 +26,7 @@ const GPUS: [(&str, Option<f64>); 6] = [
     ("rtx-2080-ti", None),
     ("t4", Some(0.35)),
 ];
-/// What the paper measured of DCGAN: a V100 is only so much faster than a 2080 Ti.
+/// Speedup of a V100 over a 2080 Ti for DCGAN in the paper.
 const DCGAN_V100_OVER_2080TI: f64 = 1.1;
 
 /// Steps of the paper's networks, traced without a GPU.
@@ -62,7 +61,7 @@ struct Row {
     method: &'static str,
 }
 
-/// What the paper found, and whether it comes out here.
+/// A finding of the paper, and whether it holds here.
 #[derive(Serialize)]
 struct Check {
     group: String,
@@ -71,7 +70,7 @@ struct Check {
     detail: String,
 }
 
-/// Times and values on the paper's GPUs, and the paper's findings.
+/// Times and cost-effectiveness on the paper's GPUs, and the paper's findings.
 pub(super) fn evaluate(catalog: &Catalog, models: &ModelsByGpu) -> Result<Vec<Evaluation>, CliError> {
     let (mut rows, mut checks) = (Vec::new(), Vec::new());
     for (name, profile) in profiles()? {

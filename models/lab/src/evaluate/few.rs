@@ -1,4 +1,4 @@
-//! What a few operators measured on a GPU make of models that never saw it.
+//! Models that never saw a GPU, after a few operators were measured on it.
 
 use habitat_tui::catalog::{Catalog, GpuSpec};
 use habitat_tui::cli::CliError;
@@ -11,13 +11,13 @@ use habitat_tui::units::GpuSlug;
 use super::tally::{Groups, Predicted};
 use crate::models::ModelsByGpu;
 
-/// Operators measured on the GPU, of every table.
+/// Numbers of measured operators of each table.
 pub(super) const FEW: [u32; 2] = [5, 20];
-/// Draws that errors are gathered over.
+/// Draws per number.
 const DRAWS: u64 = 5;
 
-/// How it was done.
-pub(super) const NOTE: &str = "\"measured\": so many operators of each table, drawn 5 times from the GPU's rows outside the evaluated split, where it has such rows (random sizes, taken on another occasion), else as \"measured alike\": from the evaluated rows, which are then not evaluated";
+/// Note on the protocol.
+pub(super) const NOTE: &str = "\"measured\": this number of operators of each table, drawn 5 times from the GPU's rows outside the evaluated split, if it has such rows (random sizes, another session), else as \"measured alike\": from the evaluated rows, which are then not evaluated";
 
 /// The learned models on the evaluated rows of every GPU, after `count` of its rows were measured.
 pub(super) fn evaluate(
@@ -59,7 +59,7 @@ pub(super) fn evaluate(
     Ok(())
 }
 
-/// So many rows at random, and the others in their order.
+/// A random sample of rows, and the others in their order.
 fn drawn<'a>(rows: &[&'a Row], count: usize, random: &mut Random) -> (Vec<&'a Row>, Vec<&'a Row>) {
     let mut places: Vec<usize> = (0..rows.len()).collect();
     random.shuffle(&mut places);
@@ -109,7 +109,7 @@ pub(super) fn run<'a>(row: &'a Row, gpu: &'a GpuSpec) -> Run<'a> {
     Run { operation: &row.operation, precision: row.precision, gpu, queued: row.queued }
 }
 
-/// The authors' test split, where a table has one; else all.
+/// The authors' test split, if a table has one; else all rows.
 pub(super) fn test_rows(rows: &[Row]) -> Vec<&Row> {
     let has_test = rows.iter().any(|row| row.split == Split::Test);
     rows.iter().filter(|row| !has_test || row.split == Split::Test).collect()

@@ -1,4 +1,4 @@
-//! Linear layers in FP8 against BF16 by width (fp8.csv.gz, the columns of [`Row`]), from their sizes alone, by the shipped
+//! Linear layers in FP8 against BF16 by width (fp8.csv.gz, the columns of [`Row`]), from their sizes by the shipped
 //! models.
 
 use std::path::Path;
@@ -19,7 +19,7 @@ const LAYER: [[f64; 2]; 4] = [[1.0, 3.0], [1.0, 1.0], [1.0, 4.0], [4.0, 1.0]];
 /// Units of a time, in milliseconds.
 const UNITS: [(&str, f64); 3] = [("s", 1e3), ("ms", 1.0), ("us", 1e-3)];
 
-/// A measured product or layer; the columns are those of the table, whose sizes may be words.
+/// A measured product or layer; the columns are those of the table, in which sizes may be words.
 #[derive(Debug, Deserialize)]
 struct Row {
     gpu: String,
@@ -45,12 +45,12 @@ struct Row {
 }
 
 impl Row {
-    /// Whether its time has the casts, in FP8 and as exactly as others.
+    /// Whether it is in FP8, its time includes the casts, and its quality suffices.
     fn is_usable(&self) -> bool {
         self.includes_casting == "yes" && self.quality != "C" && !self.recipe.contains("NVFP4")
     }
 
-    /// Rows, terms of a sum and columns of the products.
+    /// Sizes m, k, n of the products.
     fn layers(&self) -> Option<Vec<[f64; 3]>> {
         match (self.m, self.k, self.n, self.hidden) {
             (Some(m), Some(k), Some(n), _) => Some(vec![[m, k, n]]),
@@ -65,7 +65,7 @@ impl Row {
         Some([self.bf16_value? * unit, self.fp8_value? * unit])
     }
 
-    /// Whether one kernel casts: compiled code's and Transformer Engine's. PyTorch's operators cast one by one.
+    /// Whether one kernel casts, as in compiled code and Transformer Engine. PyTorch's operators cast one by one.
     fn fuses_casts(&self) -> bool {
         let by_engine = self.recipe.contains("FP8 ") || self.recipe == "MXFP8" || self.recipe.starts_with("TE");
         self.compiled == "yes" || by_engine
@@ -120,7 +120,7 @@ pub(super) fn evaluate(file: &Path, catalog: &Catalog, models: &ModelsByGpu) -> 
     Ok(groups.evaluation(protocol.to_owned(), vec![models.protocol()]))
 }
 
-/// Layers in BF16, or predicted in FP8 from those; milliseconds.
+/// Time of layers in BF16, or predicted in FP8 from BF16; milliseconds.
 fn time(
     layers: &[[f64; 3]],
     (pass, to): (Pass, Option<Precision>),

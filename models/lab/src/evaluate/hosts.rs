@@ -1,5 +1,5 @@
 //! Steps of milabench from their shapes by the shipped models: batch 1, which waits for the host, larger batches, and
-//! the memory that the driver shows.
+//! the memory that the driver reports.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use super::tally::{Evaluation, Groups, Predicted};
 use crate::models::ModelsByGpu;
 use crate::published::{PublishedStep, read};
 
-/// Samples from which GPUs are busy throughout.
+/// Batch size from which on GPUs are always busy.
 const LARGE: u64 = 16;
 
 /// Times and memory by GPU and precision; groups end in the network's benchmark.

@@ -18,13 +18,13 @@ use crate::published::PublishedStep;
 /// Models that predict published steps.
 pub(crate) struct Judge<'a> {
     pub(super) shipped: Models,
-    /// Operator models by the GPUs that they did not see, where there are such.
+    /// Operator models by the GPUs that they did not see, if there are any.
     models: &'a ModelsByGpu,
     pub(super) catalog: &'a Catalog,
 }
 
 impl<'a> Judge<'a> {
-    /// With operator models by GPU; for other GPUs the shipped ones.
+    /// Takes operator models by GPU; uses the shipped ones for other GPUs.
     pub(crate) fn new(models: &'a ModelsByGpu, catalog: &'a Catalog) -> Self {
         Self { shipped: bundled::models(), models, catalog }
     }
@@ -34,16 +34,16 @@ impl<'a> Judge<'a> {
         Folds::new(steps, self.catalog, &|step| self.operators(step)).map_err(CliError::other)
     }
 
-    /// Which operator models they are.
+    /// Note on the operator models.
     pub(super) fn protocol(&self) -> &'static str {
         if self.models.without.is_empty() {
             "operator models that saw all their training data"
         } else {
-            "operator models that saw no GPU of the same chip, where they were trained on one"
+            "operator models that saw no GPU of the same chip"
         }
     }
 
-    /// The operator models for a step, alone.
+    /// The operator models for a step.
     pub(super) fn operators(&self, step: &PublishedStep) -> Models {
         let gpu = self.catalog.get(&step.gpu);
         let models = gpu.and_then(|gpu| without_chip(self.models, gpu, self.catalog)).unwrap_or(&self.shipped);
@@ -59,7 +59,7 @@ impl<'a> Judge<'a> {
         self.predict_in(step, None, efficiency, method)
     }
 
-    /// The step in another precision than it ran in.
+    /// Predicts the step in another precision than it ran in.
     pub(super) fn predict_in(
         &self,
         step: &PublishedStep,
@@ -72,7 +72,7 @@ impl<'a> Judge<'a> {
             targets: vec![step.gpu.clone()],
             method,
             precision,
-            // What was compiled, and operators alone, were timed without their launches.
+            // Compiled steps, and single operators, were timed without their launches.
             host: if step.is_compiled { Host::KeepsUp } else { Host::default() },
             models: Some(Arc::new(models.with_efficiency(efficiency.clone()))),
             ..Options::default()

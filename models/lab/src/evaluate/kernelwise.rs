@@ -23,10 +23,10 @@ use crate::models::ModelsByGpu;
 
 const OURS: Recipe = Recipe { published: false };
 const PUBLISHED: Recipe = Recipe { published: true };
-/// Of tables without a test split every so many rows is evaluated on.
+/// Tables without a test split: every n-th row is evaluated.
 const EVERY: usize = 5;
 
-/// A step, and what is said of it by each method.
+/// A step, and its prediction by each method.
 pub(super) struct Evaluated {
     pub(super) gpu: GpuSlug,
     /// Equal for the same step on another GPU.
@@ -36,7 +36,7 @@ pub(super) struct Evaluated {
     pub(super) predicted: BTreeMap<&'static str, Micros>,
 }
 
-/// Every table that the folder has the data for.
+/// Every table for which the folder has data.
 pub(super) fn evaluate(dir: &Path, catalog: &Catalog, models: &ModelsByGpu) -> Result<Vec<Evaluation>, CliError> {
     let folder = |name: &str| {
         let inside = dir.join(name);
@@ -125,7 +125,7 @@ fn whole_steps(
     for path in paths {
         let (profile, _) = store::read_profile(path)?;
         let has_step = profile.measured_step().is_some() && profile.origin.as_ref().is_some_and(|it| it.gpu.is_some());
-        // A step without operator times cannot be learned from, nor evaluated alike.
+        // A step without operator times cannot be learned from or evaluated.
         let has_times = profile.operations.iter().any(|operation| operation.device_time.is_some());
         if has_step && has_times {
             let file = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();

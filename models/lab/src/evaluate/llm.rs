@@ -1,5 +1,5 @@
 //! Published training steps of language models on many GPUs (`steps.csv.gz`), each predicted from the dimensions of the
-//! model alone.
+//! model.
 
 mod measured;
 
@@ -66,21 +66,21 @@ struct Row {
     notes: String,
 }
 
-/// Published programs whose element-wise operations are not fused.
+/// Programs whose element-wise operations are not fused.
 const EAGER: [&str; 7] =
     ["llm-foundry", "fms-fsdp", "vtrain-single", "vtrain-multi", "narayanan2021", "korthikanti2022", "mt-nlg"];
-/// Sources of NVIDIA's recipes for speed, whose gradients add up in 16 bits (`grad_reduce_in_fp32 = False` in `NeMo` 2.3,
-/// `nemo/collections/llm/recipes/llama3_8b.py`).
+/// Sources of NVIDIA's recipes for speed, which accumulate gradients in 16 bits (`grad_reduce_in_fp32 = False` in
+/// `NeMo` 2.3, `nemo/collections/llm/recipes/llama3_8b.py`).
 const NARROW: [&str; 3] = ["nemo", "dgxc-benchmarking", "megatron-bridge"];
-/// Sources of `PyTorch`'s own loss; the rest has Megatron-LM's, but for `llm-foundry`, whose default is a fused one
+/// Sources with `PyTorch`'s own loss; the others have Megatron-LM's, except `llm-foundry`, whose default is a fused one
 /// (`fused_crossentropy` in `llmfoundry/models/mpt/modeling_mpt.py`).
 const PLAIN: [&str; 2] = ["torchtitan", "fms-fsdp"];
-/// Network of the machines with a GPU, if the source does not name it, in Gbit/s per GPU: 200 to Ampere, 400 after.
+/// Network of the machines, Gbit/s per GPU, if the source does not name it: 200 up to Ampere, 400 after.
 const NETWORK: [f64; 2] = [200.0, 400.0];
 
 impl Row {
     fn decoder(&self) -> Option<Decoder> {
-        // Latent attention and shared experts are not in the table.
+        // The table lacks latent attention and shared experts.
         if self.experts.is_some_and(|count| count > 1)
             && let Ok(known) = bundled::decoders().find(&self.model)
         {
@@ -136,13 +136,14 @@ impl Row {
         ["MaxText", "PaxML"].iter().any(|program| self.software.contains(program))
     }
 
-    /// Whether the source says which activations are kept. `fms-fsdp` repeats a share of the layers, which it does not name.
+    /// Whether the source names the activations that are kept. `fms-fsdp` recomputes a share of the layers that it does
+    /// not name.
     fn names_activations(&self) -> bool {
         let is_share = self.source == "fms-fsdp" && self.recompute == "selective";
         !is_share && !self.notes.contains("recomputation not stated")
     }
 
-    /// Model and sequences whose layouts ran on the same machines, with the same program.
+    /// Identifies layouts that ran on the same machines, with the same program, model and sequences.
     fn of_machine(&self) -> String {
         let Self { source, gpu, software, model, precision, layers, seq, .. } = self;
         format!("{source}, {gpu}, {software}, {model}, {precision}, {layers:?} layers, {seq} tokens")
@@ -173,7 +174,7 @@ impl Row {
         }
     }
 
-    /// Precision to convert BF16 to.
+    /// Precision that replaces BF16.
     fn precision(&self) -> Option<Precision> {
         match self.precision.as_str() {
             "fp8" | "mxfp8" | "nvfp4" => Some(Precision::Fp8),
@@ -191,7 +192,7 @@ impl Row {
         Some(flops / (peak.get() * f64::from(self.gpus)))
     }
 
-    /// Groups that the row is counted in.
+    /// Groups that count the row.
     fn groups(&self) -> Vec<String> {
         let names = [(self.tp > 1, "tensor"), (self.pp > 1, "pipeline"), (self.cp.unwrap_or(1) > 1, "context")];
         let used: Vec<&str> = names.into_iter().filter(|(is_used, _)| *is_used).map(|(_, name)| name).collect();
@@ -255,7 +256,7 @@ pub(super) fn evaluate(dir: &Path, catalog: &Catalog, models: &ModelsByGpu) -> R
         runs.add(row, found, measured)?;
     }
     runs.evaluate(&mut groups)?;
-    // One share of the peak for each precision and program.
+    // One share of the peak per precision and program.
     let mut shares: BTreeMap<(&str, &str), Vec<f64>> = BTreeMap::new();
     for (row, seconds, measured) in &by_work {
         shares.entry((&row.precision, &row.source)).or_default().push(seconds / measured);
@@ -291,7 +292,7 @@ struct Jobs(BTreeMap<(String, String, u64), Layouts>);
 /// Times by layout.
 type Layouts = BTreeMap<String, Vec<[f64; 2]>>;
 
-/// Layouts of a job from which their order says something.
+/// Fewest layouts of a job whose order is meaningful.
 const LAYOUTS: usize = 4;
 
 impl Jobs {
@@ -304,8 +305,8 @@ impl Jobs {
         self.0.entry(job).or_default().entry(format!("{tp} {pp} {mbs}")).or_default().push([predicted, measured]);
     }
 
-    /// Rank correlation of the layouts of each job, and what the layout that is predicted to be the fastest takes more
-    /// than the fastest: means over the jobs of each source.
+    /// Rank correlation of the layouts of each job, and the excess time of the layout that is predicted to be the
+    /// fastest over the fastest: means over the jobs of each source.
     fn notes(&self) -> Vec<String> {
         let mut by_source: BTreeMap<&str, Vec<[f64; 2]>> = BTreeMap::new();
         for ((source, ..), layouts) in &self.0 {
@@ -349,7 +350,8 @@ fn rank_correlation(rows: &[[f64; 2]]) -> f64 {
     product(0, 1) / (product(0, 0) * product(1, 1)).sqrt().max(f64::MIN_POSITIVE)
 }
 
-/// Verdicts on the memory of jobs that ran: all, refused, and unsure, by source, sharding, recomputation and precision.
+/// Verdicts on the memory of jobs that ran: total, refused, and unsure, by source, sharding, recomputation and
+/// precision.
 #[derive(Default)]
 struct Refusals {
     by_kind: BTreeMap<String, [usize; 3]>,
@@ -386,7 +388,7 @@ impl Refusals {
     }
 }
 
-/// Predicted step of a row, and memory of a GPU: least and most.
+/// Predicted step of a row, and memory per GPU: least and most.
 struct PredictedRow {
     step: ScaledStep,
     memory: Option<[Bytes; 2]>,
@@ -434,7 +436,7 @@ fn one(row: &Row, catalog: &Catalog, models: Option<&Arc<Models>>) -> Result<Opt
     let model = of.prediction.transformer.as_ref();
     let share = Share::new(&layout, [row.mbs, batches], model, of.workload.parameter_count);
     let memory = of.prediction.memory.on_replica(layout.sharding, &share);
-    // Published are peaks of the allocator, without the process.
+    // Published values are peaks of the allocator, without the process.
     let of_allocator = |bytes: Bytes| bytes.checked_sub(memory.process).unwrap_or_default();
     let ends = memory.needed.zip(memory.at_most).map(|(least, most)| [least, most].map(of_allocator));
     Ok(Some(PredictedRow { step, memory: ends, fits: memory.fits, of }))

@@ -1,6 +1,5 @@
-//! Run logs: fitted on small batch sizes and few iterations, evaluated far beyond both (the
-//! protocol of Gianniti et al., SBAC-PAD 2018, table 4), on logs made here with known noise
-//! and on logs of real runs.
+//! Run logs: fitted on small batch sizes and few iterations, evaluated far beyond both (the protocol of Gianniti et
+//! al., SBAC-PAD 2018, table 4), on synthetic logs with known noise and on logs of real runs.
 
 use std::path::PathBuf;
 
@@ -12,21 +11,20 @@ use habitat_tui::units::Micros;
 
 use super::tally::{Evaluation, Groups, Predicted, micros};
 
-/// Of a run of the logs made here.
+/// Relative noise of a run in the synthetic logs.
 const NOISE: f64 = 0.03;
 /// Logs of each kind.
 const REPEATS: u64 = 50;
 const BATCHES: [f64; 7] = [16.0, 32.0, 48.0, 64.0, 128.0, 192.0, 256.0];
 const ITERATIONS: [f64; 7] = [1000.0, 2000.0, 5000.0, 10_000.0, 20_000.0, 30_000.0, 50_000.0];
-/// Names with a, b, c and d in µs: an image network bound by the device, a small one bound by
-/// the host, and one that takes long to start.
+/// Names with a, b, c and d in µs: a GPU-bound image network, a small CPU-bound one, and one with a long start.
 const KINDS: [(&str, [f64; 4]); 3] = [
     ("made: 2.9 ms a sample", [2900.0, 1500.0, 12_000.0, 8e6]),
     ("made: 2 ms an iteration", [12.0, 300.0, 2000.0, 1e6]),
     ("made: half a minute to start", [400.0, 20_000.0, 5000.0, 3e7]),
 ];
 
-/// Logs made here, then those of `files`.
+/// Synthetic logs, then those of `files`.
 pub(super) fn evaluate(files: &[PathBuf]) -> Result<Evaluation, CliError> {
     let mut groups = Groups::default();
     for (kind, (name, of)) in KINDS.iter().enumerate() {
@@ -49,18 +47,18 @@ pub(super) fn evaluate(files: &[PathBuf]) -> Result<Evaluation, CliError> {
             "made: {REPEATS} logs each with {:.0} % noise, fitted on batch 16 to 64 and 1,000 to 10,000 iterations, evaluated at batch 128 to 256 and 20,000 to 50,000 iterations",
             NOISE * 100.0
         ),
-        "\"in range\" of a nominal 80 %, or 90 % where the method says so; beyond the fitted batch sizes the ranges allow for the bends that real steps have and the logs made here have not".to_owned(),
+        "\"in range\" of a nominal 80 %, or 90 % if the method says so; beyond the fitted batch sizes the ranges allow for nonlinearity of real steps, which synthetic logs lack".to_owned(),
     ];
     Ok(groups.evaluation(protocol.to_owned(), notes))
 }
 
-/// A log with normally distributed relative noise.
+/// A synthetic log with normally distributed relative noise.
 fn made(coefficients: [f64; 4], seed: u64) -> Vec<Run> {
     let mut random = Random::of(2018, seed);
     let mut runs = Vec::new();
     for x in BATCHES {
         for y in ITERATIONS {
-            // Box and Muller's transform.
+            // Box–Muller transform.
             let (radius, angle) = (1.0 - random.unit(), random.unit());
             let normal = (-2.0 * radius.ln()).sqrt() * (2.0 * std::f64::consts::PI * angle).cos();
             let exact: f64 = coefficients.iter().zip([x * y, x, y, 1.0]).map(|(of, x)| of * x).sum();
@@ -71,7 +69,7 @@ fn made(coefficients: [f64; 4], seed: u64) -> Vec<Run> {
     runs
 }
 
-/// The values up to the middle one (of an even number, the lower half).
+/// Median (lower of the two middle values); values above it are held out.
 fn lower_half(runs: &[Run], of: fn(&Run) -> Option<f64>) -> Option<f64> {
     let mut values: Vec<f64> = runs.iter().map(of).collect::<Option<_>>()?;
     values.sort_by(f64::total_cmp);

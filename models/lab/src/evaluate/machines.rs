@@ -1,5 +1,5 @@
-//! Steps on several machines from the step on fewer of them, against published pairs with full
-//! sharding. The tables do not say how fast the machines' networks are, so several are assumed.
+//! Steps on several machines from the step on fewer of them, against published pairs with full sharding. The tables do
+//! not name the machines' networks, so several are assumed.
 
 use std::path::Path;
 
@@ -13,10 +13,10 @@ use habitat_tui::units::{Micros, Range};
 
 use super::tally::{Evaluation, Groups, Predicted};
 
-/// What the first line of the table is (`models/lab/steps/scaling.py --machines`).
+/// Header of the table (`models/lab/steps/scaling.py --machines`).
 pub(super) const COLUMNS: &str =
     "source,network,gpu,precision,batch,gpus_of_a_machine,parameters,machines,step_ms,more_machines,more_ms";
-/// The networks assumed.
+/// Assumed networks.
 const NETWORKS: [(&str, Network); 4] = [
     ("network not known", Network::Unknown),
     ("100 Gbit/s assumed", Network::Rate(100.0)),
@@ -24,7 +24,7 @@ const NETWORKS: [(&str, Network); 4] = [
     ("1,600 Gbit/s assumed", Network::Rate(1600.0)),
 ];
 
-/// The training of a network with so many parameters; `None` where they are no number.
+/// Training of a network with this many parameters; `None` if they are not a number.
 pub(super) fn training(network: &str, parameters: &str, precision: Option<Precision>) -> Option<Workload> {
     Some(Workload {
         name: network.to_owned(),
@@ -42,7 +42,7 @@ struct Pair {
     gpu: GpuFacts,
     gpus: u32,
     workload: Workload,
-    /// Machines with the step on them.
+    /// Machines, and the step on them.
     few: (u32, Micros),
     many: (u32, Micros),
 }
@@ -55,7 +55,7 @@ fn pair(line: &str, catalog: &Catalog) -> Option<Pair> {
         network: network.to_owned(),
         gpu: GpuFacts::new(&Rates::from(catalog.find(gpu).ok()?)),
         gpus: gpus.parse().ok()?,
-        // All of them move BF16.
+        // All of them transfer BF16.
         workload: training(network, parameters, Some(Precision::Bf16))?,
         few: (few.parse().ok()?, millis(few_ms)?),
         many: (many.parse().ok()?, millis(many_ms)?),
@@ -71,8 +71,7 @@ impl Pair {
         Ok(scaled.map_err(CliError::other)?.step.range)
     }
 
-    /// The step on one GPU that makes the step on the few machines; none where the model's extra
-    /// time alone is more.
+    /// The single-GPU step that gives the step on the few machines; `None` if the model's extra time alone is longer.
     fn single(&self, network: Network) -> Result<Option<Micros>, CliError> {
         let (machines, measured) = self.few;
         let (mut low, mut high) = (Micros::ZERO, measured);

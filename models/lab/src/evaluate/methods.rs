@@ -1,6 +1,5 @@
-//! Every method on the same whole steps: recorded steps and traces, predicted from shapes
-//! alone and from another GPU. What [`habitat_tui::predict::compare`] tells of the methods' errors
-//! comes from here.
+//! Every method on the same whole steps: recorded steps and traces, predicted from shapes alone and from another GPU.
+//! Source of the errors in [`habitat_tui::predict::compare`].
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,13 +18,13 @@ use super::tally::{Evaluation, Groups, Predicted};
 use super::traces;
 use crate::models::ModelsByGpu;
 
-/// Methods that need nothing but what is shipped.
+/// Methods that need only shipped data.
 const METHODS: [MethodChoice; 4] =
     [MethodChoice::Auto, MethodChoice::Learned, MethodChoice::WaveScaling, MethodChoice::Roofline];
 
-/// A step that was measured, and one to predict it from.
+/// A measured step, and one to predict it from.
 struct Case<'a> {
-    /// What was known.
+    /// The known facts.
     group: String,
     from: &'a Profile,
     gpu: &'a GpuSlug,
@@ -87,8 +86,8 @@ pub(super) fn evaluate(
     Ok(groups.evaluation(protocol.to_owned(), vec![models.protocol()]))
 }
 
-/// Recorded steps from the same step on another GPU, by the shipped models, which know both GPUs. By the default alone,
-/// which scales measured times; the others were fitted to these very steps.
+/// Recorded steps from the same step on another GPU, by the shipped models, which know both GPUs. Only the default
+/// method, which scales measured times; the others were fitted to these steps.
 fn between_recorded(groups: &mut Groups, folder: &Path, catalog: &Catalog) -> Result<(), CliError> {
     let models = ModelsByGpu { shipped: Some(Arc::new(bundled::models())), ..ModelsByGpu::default() };
     for (name, by_gpu) in &read(folder)? {
@@ -105,12 +104,12 @@ fn between_recorded(groups: &mut Groups, folder: &Path, catalog: &Catalog) -> Re
     Ok(())
 }
 
-/// The group of a step on a GPU, predicted from what is known of it.
+/// The group of a step on a GPU, predicted from these facts.
 fn group(measured: &Profile, gpu: &GpuSlug, known: Known, catalog: &Catalog) -> Option<String> {
     StepKind::of(measured, catalog.get(gpu)?).group(known)
 }
 
-/// The same recording as a profiler without `record_shapes` makes it.
+/// The recording as a profiler without `record_shapes` makes it.
 fn without_shapes(profile: &Profile) -> Profile {
     let mut bare = profile.clone();
     for operation in &mut bare.operations {
@@ -137,7 +136,7 @@ fn add_case(groups: &mut Groups, case: &Case<'_>, catalog: &Catalog, models: &Mo
         if method.missing(Known::of(case.from, origin, &options), &options).is_some() {
             continue;
         }
-        // A step of which nothing is known by operation cannot be predicted.
+        // A step without any operations cannot be predicted.
         let Ok(answer) = predict(case.from, catalog, &options) else { continue };
         let Some(prediction) = answer.predictions.first() else { continue };
         let step = prediction.step.as_estimate();

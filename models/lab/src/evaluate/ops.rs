@@ -22,7 +22,7 @@ use super::few::{self, run, test_rows};
 use super::tally::{Evaluation, Groups, Predicted};
 use crate::models::ModelsByGpu;
 
-/// Below this an operator's measured time is mostly launch.
+/// Below this an operator's measured time is mostly its launch.
 const SHORTEST_ORIGIN_MS: f64 = 0.2;
 
 /// One configuration measured on one GPU.
@@ -66,7 +66,7 @@ pub(super) fn evaluate(
         notes.push(few::NOTE.to_owned());
     }
     let protocol = format!(
-        "operators, absolute relative errors; learned models (and \"roofline, shapes alone\"): rows of the tables' test split, all where there is none; the rest: every ordered pair of GPUs, rows over {SHORTEST_ORIGIN_MS} ms on the origin, memory-bound families together as \"memory-bound\""
+        "operators, absolute relative errors; learned models (and \"roofline, shapes alone\"): rows of the tables' test split, all if there is none; the rest: every ordered pair of GPUs, rows over {SHORTEST_ORIGIN_MS} ms on the origin, memory-bound families together as \"memory-bound\""
     );
     notes.push(models.protocol());
     Ok(groups.evaluation(protocol, notes))
@@ -102,7 +102,7 @@ fn add_formulas(
     Ok(())
 }
 
-/// Milliseconds on the destination by each method.
+/// Milliseconds on the destination, by each method.
 fn by_every_method(work: &Work, here: &Measured, origin: &GpuSpec, destination: &GpuSpec) -> Vec<(&'static str, f64)> {
     let float32 = Some(&DType::Float32);
     let (from, to) = (Rates::new(origin), Rates::new(destination));
@@ -125,10 +125,10 @@ fn by_every_method(work: &Work, here: &Measured, origin: &GpuSpec, destination: 
     predicted
 }
 
-/// An operation, and what it took on each GPU.
+/// An operation, and its time on each GPU.
 type Configuration = (Operation, BTreeMap<GpuSlug, Measured>);
 
-/// Rows of a table by configuration; the first row of a GPU counts.
+/// Rows of a table by configuration; only the first row of a GPU counts.
 fn by_configuration(rows: &[Row]) -> BTreeMap<String, Configuration> {
     let mut configurations: BTreeMap<String, Configuration> = BTreeMap::new();
     for Row { operation, gpu, time, kernel, .. } in rows {
@@ -145,8 +145,8 @@ fn key(operation: &Operation) -> String {
     format!("{} {:?} {:?}", operation.name, operation.inputs, operation.outputs)
 }
 
-/// The learned models on the rows that are evaluated: the authors' test split, where a table
-/// has one. From shapes alone, by GPU; and with the time on every other GPU as the origin's.
+/// The learned models on the evaluated rows: the authors' test split, if a table has one. From shapes alone, by GPU;
+/// and with the time on every other GPU as the origin's.
 fn add_learned(
     family: &str,
     rows: &[Row],
@@ -169,7 +169,7 @@ fn add_learned(
         let own: Vec<&Row> = chosen.iter().filter(|row| row.gpu == *slug).copied().collect();
         let runs: Vec<Run<'_>> = own.iter().map(|row| run(row, gpu)).collect();
         let alone = models.runs(&runs).map_err(CliError::other)?;
-        // The same work elsewhere, by the same models.
+        // The same configuration on other GPUs, by the same models.
         let mut others: Vec<(usize, &Row)> = Vec::new();
         for (index, row) in own.iter().enumerate() {
             let elsewhere = by_work.get(&key(&row.operation)).into_iter().flatten();
@@ -182,7 +182,7 @@ fn add_learned(
         let origins: Vec<Run<'_>> = others.iter().zip(&specs).map(|((_, row), gpu)| run(row, gpu)).collect();
         let origins = models.runs(&origins).map_err(CliError::other)?;
         let shapes = |row: &Row| row.operation.inputs.iter().map(|shape| format!("{shape:?}")).collect::<Vec<_>>();
-        // What convolutions are in a step: the efficiency model was fitted to none of these.
+        // Convolutions as in a step: the efficiency model was fitted to none of these.
         let decoded: Vec<Decoded<'_>> = own.iter().map(|row| Decoded::new(0, &row.operation, row.precision)).collect();
         let by_efficiency = shipped.efficiency().map(|model| model.convolutions(&decoded).on(&gpu.into()));
         for (place, (row, time)) in own.iter().zip(&alone).enumerate() {

@@ -1,5 +1,5 @@
-//! Published steps from their shapes, by models that did not see their GPU, their family of
-//! networks, or either, beside the rules of thumb that they have to beat.
+//! Published steps from their shapes, by models that did not see their GPU, their family of networks, or either, beside
+//! simple rules of thumb.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::learn::efficiency::folds::Folds;
 use crate::models::ModelsByGpu;
 use crate::published::{Extent, PublishedStep, read, read_all};
 
-/// GPUs whose times differ by this part have a faster one.
+/// Least relative difference of two GPUs' times to name a faster one.
 const FASTER: f64 = 0.10;
 
 pub(super) fn evaluate(
@@ -38,7 +38,7 @@ pub(super) fn evaluate(
     Ok(found)
 }
 
-/// Operations of recorded steps, all of a kind in a step together.
+/// Operations of recorded steps, grouped by kind within a step.
 fn by_kind(parts: &[PublishedStep], folds: &Folds, judge: &Judge<'_>) -> Result<Evaluation, CliError> {
     let mut groups = Groups::default();
     for part in parts {
@@ -55,11 +55,11 @@ fn by_kind(parts: &[PublishedStep], folds: &Folds, judge: &Judge<'_>) -> Result<
             }
         }
     }
-    let protocol = "absolute relative errors of all operations of a kind in a recorded step, their kernels alone; where they went wrong: predicted and measured";
+    let protocol = "absolute relative errors of all operations of a kind in a recorded step, their kernels alone; with the worst predictions";
     Ok(groups.evaluation(protocol.to_owned(), Vec::new()))
 }
 
-/// Steps by the shipped models, whether these were trained with them or not: each, and all of a source.
+/// Steps by the shipped models, whether or not these were trained on them: each, and all of a source.
 pub(super) fn as_shipped(file: &Path, catalog: &Catalog) -> Result<Evaluation, CliError> {
     let steps = read(file, catalog)?;
     let models = ModelsByGpu::default();
@@ -83,12 +83,12 @@ pub(super) fn as_shipped(file: &Path, catalog: &Catalog) -> Result<Evaluation, C
             }
         }
     }
-    let protocol = "absolute relative errors of published steps by the shipped models from their shapes; where they went wrong: predicted and measured";
+    let protocol = "absolute relative errors of published steps by the shipped models from their shapes; with the worst predictions";
     Ok(groups.evaluation(protocol.to_owned(), Vec::new()))
 }
 
-/// Steps in mixed and reduced precision by the methods that shapes suffice for, each without its
-/// GPU and its family of networks.
+/// Steps in mixed and reduced precision by the methods that need only shapes, each without its GPU and its family of
+/// networks.
 pub(super) fn by_methods(groups: &mut Groups, file: &Path, catalog: &Catalog) -> Result<(), CliError> {
     let steps = read(file, catalog)?;
     let models = ModelsByGpu::default();
@@ -96,7 +96,7 @@ pub(super) fn by_methods(groups: &mut Groups, file: &Path, catalog: &Catalog) ->
     let folds = judge.folds(&steps)?;
     for step in steps.iter().filter(|step| step.extent == Extent::Step) {
         let workload = &step.profile.workload;
-        // In FP32 NeuSight's steps are judged.
+        // FP32 is evaluated on NeuSight's steps.
         let kind = catalog.get(&step.gpu).map(|gpu| StepKind::of(&step.profile, gpu));
         let kind = kind.filter(|_| workload.precision.is_some_and(|it| it.class() != PrecisionClass::Fp32));
         let Some(group) = kind.and_then(|kind| kind.group(Known::Shapes)) else { continue };
@@ -109,7 +109,7 @@ pub(super) fn by_methods(groups: &mut Groups, file: &Path, catalog: &Catalog) ->
     Ok(())
 }
 
-/// A step predicted in every way; milliseconds.
+/// All predictions of a step; milliseconds.
 struct Judged {
     network_out: Predicted,
     gpu_out: Predicted,
@@ -134,7 +134,7 @@ pub(crate) fn evaluations(
         });
     }
     let mut groups = Groups::default();
-    // One factor a mode and precision, the best that can be told in hindsight.
+    // One factor per mode and precision: the best in hindsight.
     let mut factors: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for (step, judged) in steps.iter().zip(&judged) {
         factors.entry(kind(step)).or_default().push(step.time.as_millis() / judged.roofline.mid);
@@ -177,10 +177,10 @@ pub(crate) fn evaluations(
     ])
 }
 
-/// The same step on the same GPU in FP32 or TF32 and in 16 bits: by how much it is faster.
+/// Speedup in 16 bits over FP32 or TF32 of the same step on the same GPU.
 fn in_16_bits(steps: &[PublishedStep], (folds, judge): (&Folds, &Judge<'_>)) -> Result<Evaluation, CliError> {
     let mut groups = Groups::default();
-    // What is left of a case's name without its precision: network, batch and size.
+    // The name of a case without its precision: network, batch and size.
     let mut alike: BTreeMap<String, Vec<(Precision, &PublishedStep)>> = BTreeMap::new();
     for step in steps.iter().filter(|step| step.extent == Extent::Step) {
         let Some(precision) = step.profile.workload.precision else { continue };
@@ -210,7 +210,7 @@ fn in_16_bits(steps: &[PublishedStep], (folds, judge): (&Folds, &Judge<'_>)) -> 
     Ok(groups.evaluation(protocol.to_owned(), Vec::new()))
 }
 
-/// The precision in the names of groups: where TF32 was off and where the GPU has none, it is FP32 alike.
+/// The precision in group names: FP32 with TF32 off and FP32 on a GPU without TF32 are the same.
 fn precision_name(precision: Precision) -> &'static str {
     if precision == Precision::Fp32Strict { Precision::Fp32.name() } else { precision.name() }
 }
@@ -226,7 +226,7 @@ fn kind(step: &PublishedStep) -> String {
     }
 }
 
-/// The same step on two GPUs: how much faster the second is.
+/// Speedup of the second GPU over the first for the same step.
 fn ratios(
     steps: &[PublishedStep],
     judged: &[Judged],
@@ -238,7 +238,7 @@ fn ratios(
     for (at, step) in steps.iter().enumerate() {
         by_case.entry((kind(step), &step.profile.workload.name, &step.source)).or_default().push(at);
     }
-    // Of steps, and of operators that were measured alone.
+    // For steps, and for operators that were measured alone.
     let (mut named, mut told) = ([0_usize; 2], [0_usize; 2]);
     for ((kind, name, _), places) in by_case {
         for (number, &here) in places.iter().enumerate() {
@@ -257,7 +257,7 @@ fn ratios(
                         groups.add(&group, method, Predicted { mid, range: None }, measured, &label);
                     }
                 };
-                // The first GPU is known, the second and the network are not.
+                // The first GPU is known; the second and the network are not.
                 let from = judge.predict(a, folds.without_both(b), MethodChoice::Learned)?;
                 let ours = from.mid / judged[there].both_out.mid;
                 let bandwidths = second.memory_bandwidth / first.memory_bandwidth;

@@ -1,5 +1,5 @@
-//! Other batch sizes from one profile (shapes scaled), against measured steps; and both ways
-//! on the embedded samples, against the ordinary prediction at the batch size held out.
+//! Other batch sizes from one profile (scaled shapes), against measured steps; and both ways on the embedded samples,
+//! against the ordinary prediction at the held-out batch size.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use super::tally::{Evaluation, Groups, Predicted};
 use super::{cases, steps};
 use crate::models::ModelsByGpu;
 
-/// GPUs that the samples are predicted for.
+/// Target GPUs of the samples.
 const GPUS: [&str; 6] = ["t4", "p100-pcie-16gb", "v100-sxm2-16gb", "rtx-2080-ti", "a100-sxm4-40gb", "h100-sxm5-80gb"];
 
 /// Every ordered pair of batch sizes of one network on one GPU in a folder of profiles.

@@ -61,7 +61,7 @@ fn pair(line: &str, catalog: &Catalog) -> Option<Pair> {
     })
 }
 
-/// Throughputs, by source, network, GPU and number of GPUs; of a table of several machines, theirs.
+/// Throughputs, by source, network, GPU and number of GPUs; of machines, for a table of these.
 pub(super) fn evaluate(file: &Path, catalog: &Catalog) -> Result<Evaluation, CliError> {
     let text = read_text(file, Limit::TABLE)?;
     if text.lines().next() == Some(machines::COLUMNS) {

@@ -1,9 +1,9 @@
-//! Plans with spot machines, run through traces of when spot machines were there: whether they end
-//! in time, and what they cost, by where the losses and waits that they expect are from.
+//! Plans with spot machines, replayed on traces of spot availability: whether they end in time, and their cost, by the
+//! source of their expected losses and waits.
 //!
-//! A machine is asked for at the start and after each loss, boots and loads, runs, and writes
-//! checkpoints; what is done since the last one is lost with it. A plan that changes to a
-//! machine on demand does so when the time left is what that needs for the work left.
+//! A run requests a machine at the start and after each loss, boots and loads, trains, and writes checkpoints; a loss
+//! discards the work since the last checkpoint. A plan that switches to an on-demand machine does so when the time left
+//! is just enough for the remaining work there.
 
 mod policies;
 mod zones;
@@ -31,7 +31,7 @@ const STEP: &str = r#"{"format": "habitat-profile", "version": 1,
   "workload": {"name": "second", "mode": "training", "batch_size": 1, "parameter_count": 1},
   "origin": {"gpu": "v100-sxm2-16gb"}, "step": {"duration_us": 1e6, "peak_memory_bytes": 1e9},
   "operations": [{"name": "work", "phase": "forward", "inputs": [[64]], "outputs": [[64]], "device_time_us": 1e6}]}"#;
-/// That machine on demand, and on spot at 0.3 of it (planner note C.8).
+/// That machine on demand, and on spot at 0.3 of its price (planner note C.8).
 const OFFERS: &str = r#"schema = 1
 provider = "cloud"
 [[offer]]
@@ -44,14 +44,14 @@ spot_usd_per_hour = 0.3
 scope = "instance_total"
 source = "planner note C.8"
 "#;
-/// Useful hours of the work.
+/// Work in hours.
 const WORK: [f64; 3] = [6.0, 24.0, 48.0];
-/// Deadlines in times of the work.
+/// Deadlines, in multiples of the work.
 const DEADLINES: [f64; 8] = [1.1, 1.2, 1.5, 2.0, 3.0, 5.0, 8.0, 12.0];
 /// Hours between two starts.
 const STARTS: f64 = 3.0;
 
-/// When all machines wanted were there, in hours: beginnings and ends.
+/// Hours at which all requested machines were available: beginnings and ends.
 type There = Vec<(f64, f64)>;
 
 struct Trace {
@@ -59,18 +59,18 @@ struct Trace {
     end: f64,
 }
 
-/// Where the losses and waits that a plan expects are from.
+/// Source of the losses and waits that a plan expects.
 #[derive(Debug, Clone, Copy)]
 enum Basis {
-    /// The figures for machines in regions that were not watched.
+    /// Typical figures, for regions without traces.
     Typical,
     /// The trace itself.
     Itself,
-    /// All that was watched in its region, as a plan takes it there.
+    /// All traces of its region, as plans there use them.
     Region,
-    /// The same without its zone.
+    /// The same without its own zone.
     OtherZones,
-    /// All that was watched in other regions.
+    /// All traces of other regions.
     OtherRegions,
 }
 
@@ -87,9 +87,8 @@ impl Basis {
         }
     }
 
-    /// What is to be expected of the machine of a trace, by its name
-    /// (`kind_Nnode_provider-date_zone_gpu_gpus`); `None` where nothing is known. Of several machines it
-    /// is what is expected of one.
+    /// Expected losses and waits of the machine of a trace, by its name (`kind_Nnode_provider-date_zone_gpu_gpus`);
+    /// `None` if unknown. For several machines, those of one.
     fn expected(self, name: &str, trace: &Trace) -> Option<SpotMachine> {
         let words: Vec<&str> = name.split('_').collect();
         let gpus = words.get(5).and_then(|gpus| gpus.parse().ok()).unwrap_or(1);
@@ -109,7 +108,7 @@ impl Basis {
 }
 
 impl Trace {
-    /// Its own losses and waits.
+    /// Losses and waits in the trace.
     fn seen(&self) -> Option<SpotMachine> {
         let losses = self.there.iter().filter(|(_, to)| *to < self.end - 1e-9).count() as f64;
         let there: f64 = self.there.iter().map(|(from, to)| to - from).sum();
@@ -150,15 +149,15 @@ fn run(row: &str) -> Option<(&str, f64, f64, u32)> {
     Some((name, start.parse().ok()?, length.parse().ok()?, nodes.parse().ok()?))
 }
 
-/// How a plan went, with its change to a machine on demand or without: hours and dollars; `None`
-/// where the trace ends too soon to say.
+/// Hours and dollars of a plan on a trace, with or without its switch to an on-demand machine; `None` if the trace ends
+/// too soon.
 fn replay(trace: &Trace, start: f64, plan: &Plan, work: f64, changes: bool) -> Option<(f64, f64)> {
     let assumed = &plan.goal.assumptions;
     let [setup, interval, write, restart] =
         [assumed.setup, assumed.checkpoint_interval, assumed.checkpoint_write, assumed.restart].map(Hours::get);
     let spot = plan.parts.iter().find(|part| part.offer.tier == Tier::Spot)?;
     let share = spot.work.get() / plan.work.get();
-    // Until then work can be left undone: the deadline less what the other machine needs.
+    // Latest time to leave work undone: the deadline minus the time on the other machine.
     let change = plan.switch.as_ref().filter(|_| changes);
     let deadline = change.zip(plan.goal.deadline).map(|(_, deadline)| start + deadline.get());
     let last_moment = |done: f64| deadline.map_or(f64::INFINITY, |end| end - (work - done) - setup);
@@ -171,7 +170,7 @@ fn replay(trace: &Trace, start: f64, plan: &Plan, work: f64, changes: bool) -> O
         }
         let mut at = begin + boot;
         boot = restart;
-        // One checkpoint after the other, as long as machine and time last.
+        // One checkpoint after another, as long as machine and time last.
         while done < wanted {
             let stretch = interval.min(wanted - done);
             let next = at + stretch + write * stretch / interval;
@@ -198,12 +197,12 @@ fn replay(trace: &Trace, start: f64, plan: &Plan, work: f64, changes: bool) -> O
     if begin > trace.end {
         return None;
     }
-    // A dollar an hour.
+    // On demand costs a dollar per hour.
     cost += setup + left;
     Some((begin + setup + left - start, cost))
 }
 
-/// Plans of one number of parts on one trace.
+/// Plans with one number of parts on one trace.
 #[derive(Debug, Default, Serialize)]
 struct Row {
     trace: String,
@@ -212,13 +211,13 @@ struct Row {
     /// Pairs of work and deadline, and those whose plan has a spot part.
     goals: usize,
     with_spot: usize,
-    /// Starts replayed.
+    /// Replayed starts.
     runs: usize,
-    /// Share of these that ended by the deadline.
+    /// Share that ended by the deadline.
     in_time: f64,
-    /// The same without the change; of plans that do all the work on spot.
+    /// The same without the switch, for plans that do all the work on spot.
     in_time_without_change: f64,
-    /// What they cost on average, in times of what the plans said and of the work on demand.
+    /// Mean cost, relative to the plan's cost and to the cost on demand.
     cost_of_planned: f64,
     cost_of_on_demand: f64,
 }
@@ -273,24 +272,24 @@ pub(super) fn evaluate(file: &Path, catalog: &Catalog) -> Result<Vec<Evaluation>
     Ok(vec![by_trace, summed(&rows), policies::evaluate(&traces), by_zone])
 }
 
-/// A cell; a dash where there is no value.
+/// A cell; a dash if there is no value.
 fn known(value: f64, text: String) -> Cell {
     if value.is_nan() { Cell::text("–") } else { Cell::text(text) }
 }
 
-/// All traces of a kind together.
+/// All traces of a kind.
 #[derive(Debug, Serialize)]
 struct Summary {
     traces: String,
     max_parts: u32,
     basis: &'static str,
     count: usize,
-    /// Of the worst trace.
+    /// Worst trace.
     in_time: f64,
     in_time_without_change: f64,
-    /// Least and most over traces, in times of what the plans said.
+    /// Least and most over traces, relative to the plan's cost.
     cost_of_planned: [f64; 2],
-    /// Mean of |logarithm| of that over traces, as a factor less one.
+    /// Mean |logarithm| of that over traces, as a factor minus one.
     cost_off: f64,
 }
 
@@ -380,7 +379,7 @@ fn row(name: &str, trace: &Trace, (max_parts, basis): (u32, &'static str), plans
         let Some((total, deadline)) = plan.total.zip(plan.goal.deadline) else { continue };
         let mut start = 0.0;
         while start + deadline.get() <= trace.end {
-            // One that has not ended by the deadline is late, however long it takes.
+            // A run that has not ended by the deadline is late, however long it takes.
             let run = |changes| replay(trace, start, plan, *work, changes);
             let is_in_time = |hours: f64| usize::from(hours <= deadline.get() * (1.0 + 1e-9));
             let (hours, cost) = run(true).unwrap_or((f64::INFINITY, total.cost.mid.get()));

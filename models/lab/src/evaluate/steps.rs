@@ -17,7 +17,7 @@ use crate::models::ModelsByGpu;
 /// Measured steps by file name, then by GPU.
 pub(super) type Steps = BTreeMap<String, BTreeMap<GpuSlug, Profile>>;
 
-/// Every step of `dir`: from shapes alone and from every other GPU it was measured on.
+/// Every step of `dir`: from shapes alone and from every other GPU with a measurement.
 pub(super) fn evaluate(dir: &Path, catalog: &Catalog, models: &ModelsByGpu) -> Result<Evaluation, CliError> {
     let mut groups = Groups::default();
     for (name, by_gpu) in &read(dir)? {
@@ -37,8 +37,7 @@ pub(super) fn evaluate(dir: &Path, catalog: &Catalog, models: &ModelsByGpu) -> R
     Ok(groups.evaluation(protocol.to_owned(), vec![models.protocol()]))
 }
 
-/// Every step of `dir` from the step of the same file name in `origins`, and its
-/// operations by family.
+/// Every step of `dir` from the step of the same file name in `origins`, and its operations by family.
 pub(super) fn from_origins(
     dir: &Path,
     origins: &Path,
@@ -75,7 +74,7 @@ pub(super) fn to(
     models: &ModelsByGpu,
 ) -> Option<Prediction> {
     let options = Options { targets: vec![gpu.clone()], models: models.for_gpu(gpu), ..options };
-    // A step of which nothing is known by operation cannot be predicted.
+    // A step without any operations cannot be predicted.
     predict(source, catalog, &options).ok()?.predictions.pop()
 }
 
@@ -99,12 +98,12 @@ fn add_step(
     }
 }
 
-/// A file name without its endings.
+/// A file name without its extensions.
 pub(super) fn bare(name: &str) -> &str {
     name.split(".habitat").next().unwrap_or(name)
 }
 
-/// Operations that both profiles have in the same place, by family.
+/// Operations at the same position in both profiles, by family.
 fn add_operations(groups: &mut Groups, prediction: &Prediction, source: &Profile, measured: &Profile, label: &str) {
     for (operation, there) in prediction.operations.iter().zip(&measured.operations) {
         let here = &source.operations[operation.index];

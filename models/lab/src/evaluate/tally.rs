@@ -1,4 +1,4 @@
-//! Errors gathered by group and method, and how they are printed.
+//! Errors by group and method, and their tables.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -20,7 +20,7 @@ pub(super) struct Predicted {
 }
 
 impl Predicted {
-    /// A time by the learned models, with its range, in milliseconds.
+    /// A time of the learned models, with its range, in milliseconds.
     pub(super) fn in_range(time: Micros, spread: Spread) -> Self {
         let estimate = Estimate::with_factors(time, spread.low, spread.high, Method::Learned);
         let range = estimate.range;
@@ -34,7 +34,7 @@ struct Errors {
     relative: Vec<f64>,
     /// Predicted over measured.
     ratios: Vec<f64>,
-    /// Predictions with a range, and those whose range has the measured value.
+    /// Predictions with a range, and those whose range contains the measured value.
     ranges: usize,
     inside: usize,
     worst: Option<(f64, String)>,
@@ -58,13 +58,13 @@ struct Row {
     median_ratio: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     worst: Option<String>,
-    /// Share of the measured times that lie in the predicted range, where there is one.
+    /// Share of measured times in the predicted range, if there are ranges.
     #[serde(skip_serializing_if = "Option::is_none")]
     coverage: Option<f64>,
 }
 
 impl Groups {
-    /// Adds one prediction; `label` names it should it be the worst.
+    /// Adds one prediction; `label` names it if it is the worst.
     pub(super) fn add(
         &mut self,
         group: &str,
@@ -151,7 +151,7 @@ fn row(group: String, method: String, errors: Errors) -> Row {
     }
 }
 
-/// A time that was kept as a number of microseconds; what noise made negative is zero.
+/// A time from a number of microseconds; negative values, from noise, become zero.
 pub(super) fn micros(value: f64) -> Micros {
     Micros::new(value).unwrap_or_default()
 }
@@ -161,7 +161,7 @@ pub(super) fn percent(share: f64) -> Cell {
     Cell::new(format::percent(share), share)
 }
 
-/// One table with what it is of.
+/// A table with its protocol.
 pub(crate) struct Evaluation {
     protocol: String,
     notes: Vec<String>,
@@ -170,7 +170,7 @@ pub(crate) struct Evaluation {
 }
 
 impl Evaluation {
-    /// A table for people and its rows for programs.
+    /// A table to print and its rows as JSON.
     pub(super) fn new(protocol: String, notes: Vec<String>, table: Table, rows: &impl Serialize) -> Self {
         let rows = serde_json::to_value(rows).unwrap_or_default();
         Self { protocol, notes, table, rows }
@@ -223,7 +223,7 @@ impl Evaluation {
             last = group;
             let of_group =
                 |method: &str| rows.iter().find(|row| text(row, "group") == group && text(row, "method") == method);
-            // Methods are judged on the same cases, except where few measured ones are left out of them.
+            // All methods have the same cases, except those with a few measured operators.
             let Some(first) = methods.iter().find_map(|(method, _)| of_group(method)) else { continue };
             write!(out, "| {group} | {} |", first["pairs"])?;
             for (method, _) in methods {
@@ -246,7 +246,7 @@ impl Evaluation {
         rows.find(|row| text(row, "group") == group && text(row, "method") == method)
     }
 
-    /// Remarks on all rows together.
+    /// Notes on the whole table.
     pub(crate) fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -261,7 +261,7 @@ pub(super) fn share(row: &Value, key: &str) -> String {
     row[key].as_f64().map_or_else(|| "–".to_owned(), format::percent)
 }
 
-/// Prints evaluations one after the other; 1 where none of them has a row.
+/// Prints evaluations in turn; returns 1 if none of them has a row.
 pub(super) fn print(evaluations: &[Evaluation], json: bool, out: &mut dyn Write) -> Result<u8, CliError> {
     let empty = evaluations.iter().all(|evaluation| evaluation.table.is_empty());
     if json {

@@ -1,5 +1,5 @@
-//! Training iterations in FP32 by the operator models and the efficiency model together: which
-//! operators of both, and with which weights.
+//! Training iterations in FP32 by the operator models and the efficiency model together: for which operators, and with
+//! which weights.
 
 use std::collections::BTreeMap;
 
@@ -15,17 +15,17 @@ use crate::learn::efficiency::folds::{Folds, is_iteration, median_of_others};
 use crate::learn::host::{LAUNCH_US, with_host};
 use crate::published::PublishedStep;
 
-/// Weights of the efficiency model that are tried where the best is looked for, in equal steps from 0 to 1.
+/// Tried weights of the efficiency model, in equal steps from 0 to 1.
 const WEIGHTS: u32 = 20;
 
-/// The times of an operation by both models, all its occurrences together.
+/// Times of an operation by both models, all its occurrences together.
 struct Both {
     operators_us: f64,
     efficiency_us: f64,
     convolves: bool,
 }
 
-/// A step's operations, and what the host takes.
+/// A step's operations, and its host time.
 struct Case {
     at: usize,
     operations: Vec<Both>,
@@ -34,8 +34,8 @@ struct Case {
 }
 
 impl Case {
-    /// ln(measured / predicted) with a weight for convolutions and one for everything else:
-    /// exponents of the efficiency model.
+    /// ln(measured / predicted) with a weight for convolutions and one for all other operations: exponents of the
+    /// efficiency model.
     fn log(&self, convolutions: f64, others: f64) -> f64 {
         let time = |both: &Both| {
             let weight = if both.convolves { convolutions } else { others };
@@ -46,7 +46,7 @@ impl Case {
     }
 }
 
-/// Every iteration by either model and by means of both, GPU and family of networks left out.
+/// Every iteration by either model and by means of both, without its GPU and its family of networks.
 pub(super) fn evaluate(steps: &[PublishedStep], folds: &Folds, judge: &Judge<'_>) -> Result<Evaluation, CliError> {
     let mut cases = Vec::new();
     for (at, step) in steps.iter().enumerate().filter(|(_, step)| is_iteration(step)) {
@@ -75,7 +75,7 @@ pub(super) fn evaluate(steps: &[PublishedStep], folds: &Folds, judge: &Judge<'_>
             add(case, way, log - median_of_others(steps, &logs, at).unwrap_or(0.0));
         }
     }
-    // The weight of convolutions that is best on other GPUs and families.
+    // The best weight of convolutions on other GPUs and families.
     let tried: Vec<(f64, Vec<(usize, f64)>)> = (0..=WEIGHTS)
         .map(|part| f64::from(part) / f64::from(WEIGHTS))
         .map(|weight| (weight, logs(&cases, weight, 0.0)))
@@ -118,7 +118,7 @@ fn case(at: usize, step: &PublishedStep, folds: &Folds, judge: &Judge<'_>) -> Re
     for ((decoded, own), other) in decoded.iter().zip(by_operators).zip(by_efficiency) {
         let count = f64::from(decoded.operation.count);
         let us = |time: LearnedTime| time.time.get() * count;
-        // Where one does not know an operator the other answers.
+        // If one model does not know an operator, the other answers.
         let Some((operators_us, efficiency_us)) =
             own.or(other).map(us).zip(other.or(own).map(us)).filter(|(own, other)| *own > 0.0 && *other > 0.0)
         else {

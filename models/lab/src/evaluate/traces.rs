@@ -1,7 +1,7 @@
-//! Profiler traces of one workload on several GPUs, each predicted from the others: the
-//! step, and the device time by kind of operator.
+//! Profiler traces of one workload on several GPUs, each predicted from the others: the step, and the device time by
+//! kind of operator.
 //!
-//! Files are named `<gpu>_<workload>.json…`; those with the same workload belong together.
+//! Files are named `<gpu>_<workload>.json…`; files with the same workload belong together.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -22,15 +22,14 @@ use serde::Serialize;
 use super::tally::{Evaluation, micros, percent};
 use crate::models::ModelsByGpu;
 
-/// A recording of which it is of interest what another GPU would make of it in another
-/// precision, and of which no measurement there is known.
+/// A recording to predict on another GPU in another precision, without a measurement there.
 const UNMEASURED: (&str, &str, Precision) = ("v100_resnet50_b32_2021", "a100-sxm4-40gb", Precision::Tf32);
 
 #[derive(Serialize)]
 struct Row {
     /// Workload, and the kind of operator after a colon.
     group: String,
-    /// Where the prediction started from.
+    /// Origin of the prediction.
     method: String,
     gpu: String,
     predicted_us: f64,
@@ -60,7 +59,7 @@ pub(super) fn recorded(dir: &Path, catalog: &Catalog) -> Result<BTreeMap<String,
         let stem = workload_name(&path);
         let Some((_, workload)) = stem.split_once('_') else { continue };
         let workload = workload.to_owned();
-        // A trace without kernels or without a known GPU has no pair.
+        // Needs kernels and a known GPU.
         let Some(profile) = import(&path, catalog) else { continue };
         if let Some(gpu) = profile.origin.as_ref().and_then(|origin| origin.gpu.clone()) {
             by_workload.entry(workload).or_default().push(Recorded { stem, gpu, profile });
@@ -138,7 +137,7 @@ fn add(
     rows.extend(step_and_families(workload, method, source, prediction, Some(&there.profile)));
 }
 
-/// The step, the device time in all, and that of every kind of operator.
+/// The step, the total device time, and that of every kind of operator.
 fn step_and_families(
     workload: &str,
     method: &str,

@@ -1,4 +1,4 @@
-//! The black-box model on networks that it was not fitted on.
+//! The black-box model on networks outside its training data.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,12 +7,12 @@ use habitat_tui::learn::blackbox::{BlackBoxFitError, fit};
 use habitat_tui::predict::blackbox::{Anatomy, BlackBoxModel, OperatorKind, Recorded, Settings};
 use habitat_tui::units::{GpuSlug, Micros};
 
-/// A row with what was predicted of it on one GPU.
+/// A row with its prediction on one GPU.
 #[derive(Debug, Clone)]
 pub struct Evaluated<'a> {
     /// The row.
     pub row: &'a Recorded,
-    /// On which GPU.
+    /// The GPU.
     pub target: GpuSlug,
     /// Low, mid and high in microseconds.
     pub predicted: [f64; 3],
@@ -20,7 +20,7 @@ pub struct Evaluated<'a> {
     pub measured: f64,
 }
 
-/// What `model` says of rows, on every GPU that it reaches and they were measured on.
+/// Predictions of `model` for rows, on every GPU that it covers and that has measurements.
 pub fn evaluate<'a>(model: &BlackBoxModel, rows: &[&'a Recorded]) -> Vec<Evaluated<'a>> {
     let mut evaluated = Vec::new();
     for gpu in model.anchors() {
@@ -38,8 +38,8 @@ pub fn evaluate<'a>(model: &BlackBoxModel, rows: &[&'a Recorded]) -> Vec<Evaluat
     evaluated
 }
 
-/// Leaves out every group of rows (`group` of their network) in turn, fits on the others and
-/// predicts it; `on_group` hears of every group that is done.
+/// Leaves out every group of rows (`group` of their network) in turn, fits on the others and predicts it; calls
+/// `on_group` after each group.
 ///
 /// # Errors
 /// As [`fit`].
@@ -60,7 +60,7 @@ pub fn cross_validate<'a>(
     Ok(evaluated)
 }
 
-/// Kinds of operators that networks do without, each with its gradient.
+/// Kinds of operators that some networks lack, each with its gradient.
 const KINDS: [&[OperatorKind]; 5] = [
     &[OperatorKind::Normalisation, OperatorKind::NormalisationBackward],
     &[OperatorKind::Window, OperatorKind::WindowBackward],
@@ -68,12 +68,11 @@ const KINDS: [&[OperatorKind]; 5] = [
     &[OperatorKind::Optimizer],
     &[OperatorKind::Transfer],
 ];
-/// A network has a kind that takes this share of its device time, and has none below.
+/// A network has a kind from this share of its device time on.
 const HAS: f64 = 0.03;
 
-/// Leaves out every kind of operators in turn: fits on the networks that hardly have it, its
-/// times taken out of them, and predicts the networks that have it. Kinds with fewer than four
-/// networks to fit on are passed over.
+/// Leaves out every kind of operators in turn: fits on the networks that hardly use it, minus its times, and predicts
+/// the networks that use it. Skips kinds with fewer than four networks to fit on.
 ///
 /// # Errors
 /// As [`fit`].

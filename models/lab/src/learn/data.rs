@@ -1,4 +1,4 @@
-//! Measured operators and steps, as rows to learn from.
+//! Measured operators and steps, as training rows.
 
 use std::collections::BTreeMap;
 
@@ -13,46 +13,46 @@ use habitat_tui::units::{GpuSlug, Micros};
 /// One operator, measured on one GPU.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sample {
-    /// What was run.
+    /// The operator.
     pub operation: Operation,
-    /// TF32, which the element type does not tell.
+    /// Its precision, if it is TF32: the element type does not show that.
     pub precision: Option<Precision>,
-    /// On what.
+    /// The GPU.
     pub gpu: GpuSlug,
-    /// How long it took.
+    /// Measured time.
     pub time: Micros,
-    /// On which occasion.
+    /// The measuring session.
     pub session: Session,
 }
 
-/// Measurements that were taken together: a GPU runs hotter on one day than on another,
-/// and a table of one program has that program's overhead.
+/// Measurements of one session: a GPU runs hotter on some days, and a table of one program includes that program's
+/// overhead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Session {
     /// Random sizes, the authors' training split.
     Train,
-    /// The sizes of real models, the authors' test split: what is evaluated on.
+    /// The sizes of real models, the authors' test split, for evaluation.
     Test,
     /// Operators of whole steps.
     Step,
-    /// Operators whose calls were queued, so that no launch is in their times.
+    /// Operators whose calls were queued, so that times exclude launches.
     Queued,
-    /// Whatever else was measured.
+    /// Other measurements.
     Other,
 }
 
 impl Session {
-    /// Whether the host's launch is in the times.
+    /// Whether the times include the host's launch.
     pub(super) const fn has_launch(self) -> bool {
         !matches!(self, Self::Step | Self::Queued)
     }
 
-    /// The conditions the GPU was under: queued calls follow each other as in a step.
+    /// Conditions of the GPU: queued calls follow each other as in a step.
     const fn load(self) -> Load {
         if matches!(self, Self::Queued) { Load::Step } else { Load::Alone }
     }
 
-    /// What a launch adds to the device's work, in microseconds.
+    /// Launch time added to the device's work, in microseconds.
     pub(super) const fn launch_us(self) -> f64 {
         match self {
             Self::Queued => STEP_LAUNCH_US,
@@ -61,29 +61,29 @@ impl Session {
     }
 }
 
-/// A measured operator as the networks see it.
+/// A measured operator in the form of the networks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
     /// Features and time at full rates.
     pub features: Features,
-    /// Tells the same work on another GPU.
+    /// Equal for the same work on other GPUs.
     pub key: [u64; 7],
     /// Index into [`Dataset::gpus`].
     pub gpu: usize,
-    /// On which occasion.
+    /// The measuring session.
     pub session: Session,
     /// Microseconds.
     pub measured_us: f64,
-    /// Whether the host's launch is most of the time, so that it tells nothing of the device.
+    /// Whether the host's launch is most of the time, so that it does not show the device's speed.
     pub is_host_bound: bool,
 }
 
-/// Everything to learn from and to evaluate on.
+/// Data to learn from and to evaluate on.
 #[derive(Debug, Clone)]
 pub struct Dataset {
-    /// The GPUs that were measured.
+    /// The measured GPUs.
     pub gpus: Vec<GpuSpec>,
-    /// Operators, by the model that answers for them.
+    /// Operators by the model that predicts them.
     pub rows: BTreeMap<OperatorModel, Vec<Row>>,
     /// Measured steps, each with its index into the GPUs and its name.
     pub steps: Vec<MeasuredStep>,
@@ -102,21 +102,21 @@ pub struct MeasuredStep {
     pub time: Micros,
 }
 
-/// Below this multiple of a session's shortest times the launch is what was measured.
+/// Below this multiple of a session's shortest times, an operator was mostly its launch.
 const HOST_BOUND: f64 = 1.25;
-/// Rows of one session that are learned from, of products and of the rest.
+/// Most rows of one session to learn from: of products, of the others.
 const MOST_ROWS: (usize, usize) = (8000, 4000);
-/// Shortest operator of a step that is learned from; shorter ones are mostly launch.
+/// Shortest operator of a step to learn from; shorter ones are mostly launch.
 const SHORTEST_IN_STEP_US: f64 = 150.0;
-/// The same where the sum of operators exceeds the step by far: they were bound by the host.
+/// The same if the sum of operators far exceeds the step: they were CPU-bound.
 const SHORTEST_IN_SLOW_STEP_US: f64 = 1000.0;
 
 impl Dataset {
-    /// From measured operators and steps of GPUs of the catalog. Operators that consist of
-    /// several parts teach nothing about each and are left out.
+    /// From measured operators and steps of GPUs in the catalog. Leaves out operators that consist of several parts,
+    /// because the times of the parts are unknown.
     ///
     /// # Errors
-    /// [`UnknownGpu`] where a measurement is of a GPU that the catalog lacks.
+    /// [`UnknownGpu`] if the catalog lacks the GPU of a measurement.
     pub fn new(samples: &[Sample], steps: Vec<(String, Profile)>, catalog: &Catalog) -> Result<Self, UnknownGpu> {
         let mut data = Self { gpus: Vec::new(), rows: BTreeMap::new(), steps: Vec::new() };
         for sample in samples {
@@ -135,14 +135,13 @@ impl Dataset {
         Ok(data)
     }
 
-    /// Whether a row is of that GPU, or of a GPU that other programs' tables name no
-    /// better than by the chip.
+    /// Whether a row is of this GPU, or of one that tables of other programs name only by the chip.
     pub fn is_same_gpu(&self, row: &Row, gpu: usize) -> bool {
         let (a, b) = (&self.gpus[row.gpu], &self.gpus[gpu]);
         row.gpu == gpu || row.session == Session::Other && a.architecture == b.architecture && a.sm_count == b.sm_count
     }
 
-    /// Whether the GPU's kernels or steps were measured: it can be evaluated on.
+    /// Whether the GPU's kernels or steps were measured, so that it can be evaluated on.
     pub fn is_evaluated(&self, gpu: usize) -> bool {
         self.steps.iter().any(|step| step.gpu == gpu)
             || self.rows.values().flatten().any(|row| row.gpu == gpu && row.session != Session::Other)
@@ -179,8 +178,8 @@ impl Dataset {
         });
     }
 
-    /// The forward operators of a step that have a module to themselves: of the others only
-    /// the module's sum was measured.
+    /// Adds the forward operators of a step that are alone in their module: for others only the module's sum was
+    /// measured.
     fn add_operators(&mut self, profile: &Profile, gpu: usize, step: Micros) {
         let mut sharing: BTreeMap<(&str, Phase), usize> = BTreeMap::new();
         let mut sum = Micros::ZERO;
@@ -208,7 +207,7 @@ impl Dataset {
         }
     }
 
-    /// Large tables of random sizes are thinned out, the same rows every time.
+    /// Thins out large tables of random sizes, always to the same rows.
     fn thin(&mut self) {
         for (model, rows) in &mut self.rows {
             let most = match model {
@@ -228,8 +227,8 @@ impl Dataset {
     }
 }
 
-/// Tells the same work in the same arithmetic: the bits of its sizes (whole numbers, whose
-/// last bits are 0) and, in the last bits of the first, what is not FP32.
+/// Equal for the same work in the same arithmetic: the bits of its sizes (whole numbers, whose last bits are 0) and, in
+/// the last bits of the first, the arithmetic if it is not FP32.
 fn key(part: &Part, precision: Option<Precision>) -> [u64; 7] {
     let mut key = part.primitive.sizes().map(f64::to_bits);
     key[0] ^= (4.0_f64.to_bits() ^ part.element_bytes.to_bits()) >> 48 | u64::from(precision.is_some());

@@ -1,9 +1,8 @@
-//! The terms of [`Efficiency`] from whole published steps.
+//! Fits the terms of [`Efficiency`] to whole published steps.
 //!
-//! The sum of a step's operators is a smooth function of the terms, so the error of the step
-//! reaches each of them. What is made small is Σ ρ(ln(predicted / measured) / σ), with ρ a
-//! parabola that goes on as a line, plus the squares of the terms over their priors'
-//! deviations: a term that few steps tell of stays near 0. The same steps give the same bits.
+//! The sum of a step's operators is a smooth function of the terms, so the error of the step reaches each of them. The
+//! objective is Σ ρ(ln(predicted / measured) / σ), with ρ quadratic near 0 and linear beyond, plus the squares of the
+//! terms over their priors' deviations: a term with little data stays near 0. The same steps give the same bits.
 
 pub mod amd;
 pub mod folds;
@@ -26,23 +25,23 @@ use self::minimise::minimise;
 use super::host::{LAUNCH_US, with_host};
 use crate::published::{Extent, PublishedStep};
 
-/// What an operator that was measured alone counts, against a step, and all collected ones of a kind on a GPU in a
-/// precision together. From 0.05 to 0.1 steps are predicted alike; collected ones that count as much as a step make those
-/// of other GPUs worse (training in FP16 with the GPU left out 11.1 % in place of 10.3).
+/// Weight of an operator that was measured alone, relative to a step; and of all collected ones of a kind on a GPU in a
+/// precision together. From 0.05 to 0.1 predictions of steps hardly differ; with the weight of a step, collected
+/// operators make those of other GPUs worse (training in FP16 with the GPU left out 11.1 % instead of 10.3).
 const OPERATOR: f64 = 0.07;
-/// What all kinds of operations of a recorded network on a GPU in a precision count together, against a step. With 1
-/// steps recorded in BF16 whose network was left out come out 7.8 % off in place of 7.0, others within 0.6 points
-/// (`habitat-lab evaluate published` with either).
+/// Weight of all kinds of operations of a recorded network on a GPU in a precision together, relative to a step. With
+/// 1, errors of steps recorded in BF16 whose network was left out are 7.8 % instead of 7.0, those of others within 0.6
+/// points (`habitat-lab evaluate published` with either).
 const PARTS: f64 = 2.0;
-/// Weight of the roofline beside the terms, which are fitted without it, in inference. With 0.1 steps whose GPU was
+/// Weight of the roofline beside the terms, which are fitted without it, in inference. With 0.1, steps whose GPU was
 /// left out are predicted better than with 0 or 0.3 (`habitat-lab evaluate published` with either). In training the
-/// roofline is too fast, and a share of it does harm on the A100.
+/// roofline is too fast, and a share of it makes the A100 worse.
 const ROOFLINE: f64 = 0.1;
 
-/// Values of a GPU or its architecture that are smaller change no step by as much as a hundredth, and are left out.
+/// Smaller values of a GPU or its architecture change no step by a hundredth, and are left out.
 const LEAST_OF_GPU: f64 = 0.01;
 
-/// A part of a step at full rates, and the terms of its sides by index.
+/// A part of a step at full rates, and the indices of its terms by side.
 struct Part {
     full: Sides,
     times: f64,
@@ -62,7 +61,7 @@ impl Part {
     }
 }
 
-/// An operation: the next so many parts, and the roofline of all its occurrences.
+/// An operation: its number of parts, and the roofline of all its occurrences.
 struct Whole {
     parts: usize,
     roofline: Option<Micros>,
@@ -81,12 +80,12 @@ pub struct Row {
 /// Steps prepared for fitting.
 pub struct Design {
     terms: Vec<(Side, Id)>,
-    /// One a step, in their order.
+    /// One row per step, in their order.
     pub rows: Vec<Row>,
 }
 
 impl Design {
-    /// Of steps on GPUs of the catalog.
+    /// Prepares steps on GPUs of the catalog.
     pub fn new(steps: &[PublishedStep], catalog: &Catalog) -> Self {
         let mut indices: BTreeMap<(Side, Id), usize> = BTreeMap::new();
         let mut index = |side, id: Id| {
@@ -110,7 +109,7 @@ impl Design {
         Self { terms: terms.into_iter().map(|(term, _)| term).collect(), rows }
     }
 
-    /// The model fitted to the rows for which `is_in` holds.
+    /// Fits the model to the rows for which `is_in` holds.
     pub fn fit(&self, is_in: &dyn Fn(usize) -> bool) -> Efficiency {
         self.model(&self.values(is_in, None), is_in)
     }
@@ -120,8 +119,8 @@ impl Design {
         told.map(|(_, row)| row).collect()
     }
 
-    /// The terms' values for the rows for which `is_in` holds, found from those at `start`, or from what is known before
-    /// any step. Where one starts shows little in what is predicted, much in how soon it is found.
+    /// Fits the terms' values to the rows for which `is_in` holds, from `start` or from the prior means. The start
+    /// changes predictions little, but the number of passes much.
     pub fn values(&self, is_in: &dyn Fn(usize) -> bool, start: Option<&[f64]>) -> Vec<f64> {
         let (priors, slows) = self.priors();
         let start = start.map_or_else(|| priors.iter().map(|prior| prior.mean).collect(), <[f64]>::to_vec);
@@ -134,9 +133,9 @@ impl Design {
         (self.terms.iter().map(prior).collect(), self.terms.iter().map(|(_, id)| id.only_slows()).collect())
     }
 
-    /// The model with these values, which are of the rows for which `is_in` holds.
+    /// The model with these values, which were fitted to the rows for which `is_in` holds.
     pub fn model(&self, values: &[f64], is_in: &dyn Fn(usize) -> bool) -> Efficiency {
-        // A term that no step of these had is not known, except where its prior is of published figures.
+        // A term without steps is unknown, except if its prior comes from published figures.
         let mut used: Vec<bool> = self.terms.iter().map(|(_, id)| *id == Id::Term(Term::ForAmpere)).collect();
         for row in self.rows(is_in) {
             for part in &row.parts {
@@ -163,18 +162,18 @@ impl Design {
         }
     }
 
-    /// The terms' values in a model; 0 of terms that it does not have.
+    /// The terms' values in a model; 0 for terms that it lacks.
     pub fn values_of(&self, model: &Efficiency) -> Vec<f64> {
         self.terms.iter().map(|(side, id)| model.factors(*side).of(id).unwrap_or(0.0)).collect()
     }
 
-    /// ln(predicted / measured) of a row by a model, with so much of the roofline in inference.
+    /// ln(predicted / measured) of a row by a model, with this share of the roofline in inference.
     pub fn residual(&self, row: usize, model: &Efficiency, roofline: f64) -> f64 {
         self.rows[row].residual_with(&self.values_of(model), roofline)
     }
 }
 
-/// What is the same of an operator that several programs measured; all of them count as one.
+/// Key of an operator that several programs measured; all of them count as one.
 fn same_operator(step: &PublishedStep) -> (&str, &GpuSlug, Option<&str>) {
     (&step.network, &step.gpu, step.profile.workload.precision.map(Precision::name))
 }
@@ -242,7 +241,7 @@ impl Row {
         with_host(total, self.host_us).0.ln() - self.log
     }
 
-    /// ln(predicted / measured) without the roofline, and its derivatives by term where asked for.
+    /// ln(predicted / measured) without the roofline, and its derivatives by term if requested.
     fn residual(&self, values: &[f64], mut slopes: Option<&mut [f64]>) -> f64 {
         let mut total = 0.0;
         for part in &self.parts {
@@ -314,8 +313,7 @@ mod tests {
         step
     }
 
-    /// Steps made by known terms: what they predict is found again, on a GPU that was not there
-    /// too, and twice the same.
+    /// Steps generated by known terms: the fit recovers their predictions, also on another GPU, and twice the same.
     #[test]
     fn terms_that_steps_were_made_by_are_found() {
         let catalog = Catalog::new(bundled::gpus());
@@ -332,7 +330,7 @@ mod tests {
             assert!(residual.abs() < limit, "{}: {residual}", step.gpu);
         }
         assert_eq!(found, design.fit(&is_seen));
-        // A GPU that was not there has no term, nor has one that is like the others.
+        // A GPU without steps has no term, nor has one that is like the others.
         let of = |model: &Efficiency, slug: &str| model.compute.of(&Id::named(slug).unwrap());
         assert_eq!(["t4", "rtx-3090"].map(|slug| of(&found, slug)), [None, None]);
         let mut slow = steps.clone();
@@ -340,7 +338,7 @@ mod tests {
         assert!(of(&Design::new(&slow, &catalog).fit(&is_seen), "rtx-3090").is_some_and(|value| value > 0.0));
     }
 
-    /// What ran elsewhere changes nothing, and leaves no term.
+    /// Steps of other frameworks change nothing, and leave no term.
     #[test]
     fn nothing_is_learned_from_other_frameworks() {
         let catalog = Catalog::new(bundled::gpus());
@@ -350,7 +348,7 @@ mod tests {
         assert_eq!(Design::new(&steps, &catalog).fit(&|_| true), alone);
     }
 
-    /// Of arithmetic, traffic and latency alike: a small change of a term changes the residual by its slope.
+    /// For arithmetic, traffic and latency: a small change of a term changes the residual by its slope.
     #[test]
     fn slopes_are_those_of_the_residual() {
         let steps = [step("a100-sxm4-80gb", 64, 0.5, -0.2)];
@@ -370,8 +368,8 @@ mod tests {
         }
     }
 
-    /// Of a third of the sample, with a GPU left out, the equations expect to take nothing more off: a two-thousandth of what is
-    /// left at most.
+    /// On a third of the sample, with a GPU left out, the equations expect at most another two-thousandth of the
+    /// objective.
     #[test]
     fn fits_stand_still() {
         let catalog = Catalog::new(bundled::gpus());
@@ -385,7 +383,7 @@ mod tests {
             design.rows.iter().zip(&steps).filter(|(_, step)| is_in(step)).map(|(row, _)| row).collect();
         let start = priors.iter().map(|prior| prior.mean).collect();
         let values = minimise(&rows, &priors, &slows, start);
-        // From the values of all steps, what is found predicts the same within 0.4 % in the mean.
+        // From the values of all steps, the fit predicts the same within 0.4 % in the mean.
         let all: Vec<&Row> = design.rows.iter().collect();
         let of_all = minimise(&all, &priors, &slows, priors.iter().map(|prior| prior.mean).collect());
         let from_all = minimise(&rows, &priors, &slows, of_all);

@@ -1,9 +1,8 @@
-//! The training loop: rows in, a network out, the same bits for the same input.
+//! The training loop: deterministic to the bit.
 //!
-//! One epoch is a pass over the rows in random order, a step of Adam (Kingma and Ba 2015,
-//! β 0.9 and 0.999, ε 1e-8) a batch. Gradients are written out by hand: of the loss with
-//! respect to the output by [`Head`], through a layer h′ = f(h·W + b) as ∂W = hᵀ·∂z,
-//! ∂b = Σ rows of ∂z, ∂h = ∂z·Wᵀ with ∂z = ∂h′ ∘ f′(z).
+//! One epoch is a pass over the rows in random order, with a step of Adam (Kingma and Ba 2015, β 0.9 and 0.999, ε 1e-8)
+//! per batch. Gradients are explicit: of the loss with respect to the output by [`Head`], through a layer h′ = f(h·W +
+//! b) as ∂W = hᵀ·∂z, ∂b = Σ rows of ∂z, ∂h = ∂z·Wᵀ with ∂z = ∂h′ ∘ f′(z).
 
 use std::ops::ControlFlow;
 
@@ -20,19 +19,19 @@ pub use super::options::{Decay, FitError, FitOptions, Fitted, Loss, Rows, Schedu
 
 const BETA: (f32, f32) = (0.9, 0.999);
 const EPSILON: f32 = 1e-8;
-/// Offsets below this are penalised by their squares, above by their size.
+/// Offsets below this have a quadratic penalty, larger ones a linear penalty.
 const SMALL_OFFSET: f64 = 0.01;
-/// Offsets are few and may move faster than weights.
+/// Learning-rate factor of offsets: they are few and may move faster than weights.
 const OFFSET_PACE: f32 = 3.0;
 
-/// A training under way, as it is after an epoch.
+/// State of a training after an epoch.
 #[derive(Debug)]
 pub struct Progress<'a> {
     /// Epochs done.
     pub epoch: u32,
     /// Epochs in all.
     pub epochs: u32,
-    /// Mean loss of the epoch, while it went on.
+    /// Mean loss during the epoch.
     pub loss: f64,
     /// Learning rate of the epoch.
     pub rate: f32,
@@ -40,20 +39,20 @@ pub struct Progress<'a> {
 }
 
 impl Progress<'_> {
-    /// The network as it is now.
+    /// The current network.
     ///
     /// # Errors
-    /// [`ModelError::NotFinite`] where the training has diverged.
+    /// [`ModelError::NotFinite`] if the training has diverged.
     pub fn network(&self) -> Result<Mlp, ModelError> {
         self.training.network()
     }
 
-    /// The groups' offsets as they are now.
+    /// The current offsets of the groups.
     pub fn offsets(&self) -> &[f32] {
         &self.training.offsets
     }
 
-    /// All that [`fit`] needs to go on from here and end with the same bits.
+    /// State from which [`fit`] continues to the same bits.
     ///
     /// # Errors
     /// As [`Progress::network`].
@@ -62,15 +61,14 @@ impl Progress<'_> {
     }
 }
 
-/// Trains a network on `rows`. `checkpoint` goes on with a training that was interrupted;
-/// `on_epoch` hears of every epoch and may stop it.
+/// Trains a network on `rows`. Continues from `checkpoint` if given; calls `on_epoch` after every epoch, which may stop
+/// the training.
 ///
-/// The same rows and options give the same bits, in one go or with interruptions; the order
-/// of an epoch depends on the seed and the epoch's number alone.
+/// The same rows and options give the same bits, with or without interruptions; the order of an epoch depends only on
+/// the seed and the epoch's number.
 ///
 /// # Errors
-/// [`FitError`] where rows or options are not fit for it, the checkpoint is of another
-/// training, or the loss is no number any more.
+/// [`FitError`] if rows or options are unusable, the checkpoint is of another training, or the loss is not finite.
 pub fn fit(
     rows: &Rows,
     head: Head,
@@ -125,7 +123,7 @@ fn check(rows: &Rows, head: Head, options: &FitOptions) -> Result<(), FitError> 
     }
 }
 
-/// Adam's two running means of one set of numbers.
+/// Adam's two running means of a set of numbers.
 #[derive(Debug, Clone)]
 struct Moments {
     first: Vec<f32>,
@@ -151,7 +149,7 @@ impl Moments {
     }
 }
 
-/// One step's size, the same for all numbers of a kind.
+/// Size of a step, the same for all numbers of a kind.
 #[derive(Debug, Clone, Copy)]
 struct Pace {
     rate: f32,
@@ -184,10 +182,10 @@ struct Training<'a> {
     architecture: Architecture,
     mean: Vec<f32>,
     scale: Vec<f32>,
-    /// The features, normalised: rows × width.
+    /// Normalised features: rows × width.
     inputs: Tensor,
     layers: Vec<Layer>,
-    /// Of every layer's weights and biases.
+    /// Moments of every layer's weights and biases.
     moments: Vec<[Moments; 2]>,
     offsets: Vec<f32>,
     offset_moments: Moments,
@@ -256,11 +254,11 @@ impl<'a> Training<'a> {
         Ok(())
     }
 
-    /// A step on the rows `chosen`; their summed loss and weight.
+    /// A step on the rows `chosen`; returns their summed loss and weight.
     fn one_step(&mut self, inputs: &Tensor, chosen: &[u32], rate: f32) -> candle_core::Result<(f64, f64)> {
         let activation = self.architecture.activation;
         let last = self.layers.len() - 1;
-        // What went into each layer, and for a smooth activation its argument.
+        // Inputs of each layer, and for a smooth activation its arguments.
         let mut hidden = vec![inputs.clone()];
         let mut arguments = Vec::with_capacity(last);
         for (index, layer) in self.layers.iter().enumerate() {
@@ -319,7 +317,7 @@ impl<'a> Training<'a> {
         Ok((evaluated.loss, evaluated.weight))
     }
 
-    /// The loss of a batch and its gradients: with respect to each output, and to each offset.
+    /// Loss of a batch and its gradients with respect to each output and each offset.
     fn loss_and_slope(&self, outputs: &[f32], chosen: &[u32]) -> Evaluated {
         let rows = self.rows;
         let weight: f64 = chosen.iter().map(|&row| rows.weight(row as usize)).sum();
@@ -342,7 +340,7 @@ impl<'a> Training<'a> {
                 by_offset[group] += share * by_time * self.head.by_offset(output, bound, offset);
             }
         }
-        // √(o² + ε²): like |o|, so that one odd group does not shift all others.
+        // √(o² + ε²): like |o|, so that one outlier group does not shift all others.
         let penalty = |offset: f32| {
             let offset = f64::from(offset);
             f64::from(self.options.offset_penalty) * offset / offset.hypot(SMALL_OFFSET)
@@ -351,8 +349,7 @@ impl<'a> Training<'a> {
         Evaluated { loss, weight, gradient, by_offset: by_offset.collect() }
     }
 
-    /// Root mean square of what a batch is off by, in microseconds; 0 for losses that do not
-    /// need it.
+    /// Root mean square error of a batch, in microseconds; 0 for losses that do not need it.
     fn rmse(&self, outputs: &[f32], chosen: &[u32], weight: f64) -> f64 {
         if self.options.loss != Loss::MapeAndRmse || weight <= 0.0 {
             return 0.0;
@@ -366,7 +363,7 @@ impl<'a> Training<'a> {
         (squares.sum::<f64>() / weight).sqrt()
     }
 
-    /// A number that tells this training from any other.
+    /// A hash that identifies this training.
     fn fingerprint(&self) -> String {
         // FNV-1a, 64 bits.
         let mut hash = 0xcbf2_9ce4_8422_2325_u64;
@@ -447,7 +444,7 @@ struct Evaluated {
     by_offset: Vec<f32>,
 }
 
-/// Tensors that nobody else holds, so that they may be changed in place.
+/// Tensors without other owners, so that they may be changed in place.
 fn own(layer: &Layer) -> candle_core::Result<Layer> {
     Ok(Layer { weight: layer.weight.copy()?, bias: layer.bias.copy()? })
 }

@@ -2,8 +2,8 @@
 //! an L2 penalty of 1e-4, rate 5e-4 for the first half of 80 epochs and 1e-4 for the second,
 //! batches of 512, mean absolute percentage error.
 //!
-//! Evaluated are rows that took no part: those marked as test by their authors, every row of a
-//! GPU that is left out, and a tenth of the configurations of the others, chosen by the seed.
+//! Evaluation rows are: rows that their authors marked as test, every row of a GPU that is left out, and a tenth of the
+//! configurations of the others, chosen by the seed.
 
 use std::collections::BTreeMap;
 
@@ -21,17 +21,17 @@ use super::fit::{Decay, FitError, FitOptions, Fitted, Loss, Rows, Schedule};
 /// A measured operator.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sample {
-    /// What was measured.
+    /// The operation.
     pub operation: Operation,
-    /// On which GPU.
+    /// The GPU.
     pub gpu: GpuSlug,
-    /// How long it took.
+    /// Measured time.
     pub time: Micros,
-    /// For what its authors meant it.
+    /// Its split in the authors' table.
     pub split: Split,
 }
 
-/// What to train.
+/// Training options.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HabitatOptions {
     /// Hidden layers.
@@ -40,11 +40,11 @@ pub struct HabitatOptions {
     pub width: usize,
     /// Passes over the rows.
     pub epochs: u32,
-    /// GPUs that take no part.
+    /// GPUs to leave out.
     pub leave_out: Vec<GpuSlug>,
-    /// At most so many rows, a sample.
+    /// Most rows, as a random sample.
     pub rows: Option<usize>,
-    /// Of the initial weights, the shuffling and the samples.
+    /// Seed of the initial weights, the shuffling and the samples.
     pub seed: u64,
 }
 
@@ -55,7 +55,7 @@ impl Default for HabitatOptions {
 }
 
 impl HabitatOptions {
-    /// The published way of training, in this size.
+    /// The published training options, for this size.
     pub fn fit(&self) -> FitOptions {
         FitOptions {
             hidden: vec![self.width; self.layers],
@@ -81,23 +81,23 @@ pub enum Part {
     Test,
 }
 
-/// Rows of one GPU that took no part in training.
+/// Rows of one GPU outside the training data.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Evaluated {
     features: Vec<f32>,
     measured_ms: Vec<f64>,
 }
 
-/// The rows of one operator, sorted out.
+/// The rows of one operator, split.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Prepared {
     /// The operator.
     pub kind: Kind,
-    /// What to train on.
+    /// Rows to train on.
     pub rows: Rows,
     /// GPUs trained on, with their rows (before sampling).
     pub trained_on: BTreeMap<GpuSlug, usize>,
-    /// GPUs that the catalog does not have, with the rows passed over.
+    /// GPUs that the catalog lacks, with the number of skipped rows.
     pub unknown: BTreeMap<GpuSlug, usize>,
     evaluated: BTreeMap<(GpuSlug, Part), Evaluated>,
 }
@@ -107,11 +107,11 @@ pub struct Prepared {
 pub struct GpuErrors {
     /// The GPU.
     pub gpu: GpuSlug,
-    /// Which rows.
+    /// Split of the rows.
     pub part: Part,
     /// Whether it was trained on.
     pub seen: bool,
-    /// How many.
+    /// Number of rows.
     pub rows: usize,
     /// Mean.
     pub mean: f64,
@@ -119,14 +119,14 @@ pub struct GpuErrors {
     pub median: f64,
     /// 90th percentile.
     pub p90: f64,
-    /// Share of times that came out negative.
+    /// Share of negative predictions.
     pub negative: f64,
 }
 
-/// Sorts the samples of `kind` into what is trained on and what is evaluated.
+/// Splits the samples of `kind` into training and evaluation.
 ///
 /// # Errors
-/// [`FitError::Rows`] where none is left to train on.
+/// [`FitError::Rows`] if no rows are left to train on.
 pub fn prepare<'a>(
     kind: Kind,
     samples: impl IntoIterator<Item = &'a Sample>,
@@ -173,13 +173,13 @@ pub fn prepare<'a>(
     Ok(prepared)
 }
 
-/// One configuration in ten, on whichever GPU.
+/// One configuration in ten, the same on every GPU.
 fn is_held_out(dimensions: &[f32], seed: u64) -> bool {
     let mixed = dimensions.iter().fold(seed, |hash, size| Random::of(hash, u64::from(size.to_bits())).bits());
     mixed.is_multiple_of(10)
 }
 
-/// What the network makes of the rows that took no part, by GPU.
+/// Predictions of the network for the evaluation rows, by GPU.
 ///
 /// # Errors
 /// As [`Mlp::forward`].
@@ -205,8 +205,8 @@ pub fn evaluate(network: &Mlp, prepared: &Prepared) -> Result<Vec<GpuErrors>, Mo
     evaluated.collect()
 }
 
-/// The weights as a file holds them: the network by the operator's name, and the smallest
-/// and largest of each input in training.
+/// The contents of a weights file: the network under the operator's name, and the least and largest value of each input
+/// in training.
 pub fn weights(fitted: &Fitted, prepared: &Prepared, metadata: BTreeMap<String, String>) -> Bundle {
     let width = prepared.rows.width();
     let range = |start: f32, pick: fn(f32, f32) -> f32| {

@@ -1,12 +1,12 @@
 //! Host time in the steps that efficiency models are fitted to.
 //!
-//! Only the time of a fast host, which most GPUs hide, is subtracted: that of a slow one, on unknown machines, would
-//! explain times that their GPUs need.
+//! Subtracts only the time of a fast host, which most GPUs hide: that of a slow one, on an unknown machine, would
+//! explain times that the GPU needs.
 
-/// Host time of an operation, in microseconds, below that of any machine that was measured.
+/// Host time of an operation, in microseconds, below that of every measured machine.
 pub const LAUNCH_US: f64 = 6.0;
-/// Sharpness of the transition: if both times are equal, the step takes 1.19 times either. A smooth form, so that the fit
-/// has derivatives.
+/// Sharpness of the transition: if both times are equal, the step takes 1.19 times either. Smooth, so that the fit has
+/// derivatives.
 const TURN: f64 = 4.0;
 
 /// Step for given device and host times in microseconds, and its derivative by the device time.

@@ -1,4 +1,4 @@
-//! From measured operators to an ensemble of networks, with or without one of the GPUs.
+//! Trains an ensemble of networks on measured operators, with or without one of the GPUs.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -16,21 +16,21 @@ use habitat_tui::predict::rate::LONGEST_LAUNCH_US;
 
 /// Networks of one ensemble.
 const NETWORKS: u64 = 4;
-/// How much a row of real sizes counts against one of random sizes.
+/// Weight of a row of real sizes relative to one of random sizes.
 const REAL_SIZES_WEIGHT: f32 = 3.0;
 
-/// The same for tables of other programs, whose overhead is not known.
+/// The same for tables of other programs, whose overhead is unknown.
 const FOREIGN_WEIGHT: f32 = 0.2;
 
-/// Shares of the rows below the ends of a feature's range. Small operators were left out
-/// where the host's launch hid them, so the low end is thin.
+/// Quantiles of the rows at the ends of a feature's range. Small operators hidden by the host's launch were left out,
+/// so the low end is thin.
 const RANGE: [f64; 2] = [0.01, 0.999];
 
-/// Trains the ensemble of `model`, `left_out` (an index into the dataset's GPUs) not seen.
-/// `on_epoch` hears of every pass over the rows, and may stop it.
+/// Trains the ensemble of `model` without `left_out` (an index into the dataset's GPUs). Calls `on_epoch` after every
+/// pass over the rows, which may stop it.
 ///
 /// # Errors
-/// [`FitError`] where there is nothing to learn from.
+/// [`FitError`] if there is no data to learn from.
 pub fn ensemble(
     data: &Dataset,
     model: OperatorModel,
@@ -72,12 +72,12 @@ pub fn ensemble(
     let mut facts = ModelFacts { ranges: ranges(&chosen, model), ..ModelFacts::default() };
     facts.boards = offsets_by_gpu(data, &sessions, &offsets);
     facts.makers = makers(data, &facts.boards);
-    // Of tables of kernels; other programs have overheads of their own.
+    // Only tables of kernels; other programs have their own overhead.
     let kernels: Vec<Row> = all.iter().filter(|row| row.session != Session::Other).cloned().collect();
     let launches: Vec<f64> = shortest_times(&kernels)
         .into_iter()
         .filter(|((gpu, _), _)| Some(*gpu) != left_out)
-        // A table may have no short operators at all.
+        // A table may have no short operators.
         .map(|(_, time)| time.min(LONGEST_LAUNCH_US))
         .collect();
     facts.host_us = habitat_tui::learn::ranges::quantile(launches.into_iter().map(|time| (time, 1.0)).collect(), 0.3)
@@ -87,7 +87,7 @@ pub fn ensemble(
 
 fn options(model: OperatorModel, seed: u64) -> FitOptions {
     let (width, batch, epochs) = match model {
-        // Wider networks and longer training are better on GPUs they saw, worse on others.
+        // Wider networks and longer training are better on seen GPUs, worse on others.
         OperatorModel::Product => (64, 1024, 10),
         OperatorModel::BatchedProduct | OperatorModel::Convolution => (32, 1024, 8),
         OperatorModel::Stream => (32, 512, 20),
@@ -107,8 +107,7 @@ fn options(model: OperatorModel, seed: u64) -> FitOptions {
     }
 }
 
-/// The values of every feature between which nearly all rows lie: beyond, networks are not
-/// asked.
+/// Range of every feature that contains nearly all rows; networks are not used outside.
 fn ranges(rows: &[&Row], model: OperatorModel) -> Vec<[f64; 2]> {
     (0..model.width())
         .map(|index| {
@@ -124,9 +123,8 @@ fn ranges(rows: &[&Row], model: OperatorModel) -> Vec<[f64; 2]> {
         .collect()
 }
 
-/// A GPU's offset is the mean over its sessions; those of steps, of which there are few
-/// rows, count where there is nothing else. Those of other programs hold their overhead
-/// too and do not count.
+/// A GPU's offset is the mean over its sessions; those of steps, which have few rows, count only if there are no
+/// others. Those of other programs include their overhead and do not count.
 fn offsets_by_gpu(data: &Dataset, sessions: &[(usize, Session)], offsets: &[f64]) -> BTreeMap<String, f64> {
     let mut found: BTreeMap<String, f64> = BTreeMap::new();
     for (index, gpu) in data.gpus.iter().enumerate() {
@@ -143,7 +141,7 @@ fn offsets_by_gpu(data: &Dataset, sessions: &[(usize, Session)], offsets: &[f64]
     found
 }
 
-/// AMD's GPUs have other libraries: what is known of one is the best guess for the rest.
+/// AMD's GPUs have other libraries: the offset of a known one is the best guess for the others.
 fn makers(data: &Dataset, by_gpu: &BTreeMap<String, f64>) -> BTreeMap<String, f64> {
     let amd: Vec<f64> = data
         .gpus
@@ -157,10 +155,10 @@ fn makers(data: &Dataset, by_gpu: &BTreeMap<String, f64>) -> BTreeMap<String, f6
     BTreeMap::from([("amd".to_owned(), amd.iter().sum::<f64>() / amd.len() as f64)])
 }
 
-/// Predicted times of rows as they were measured, each operator by itself, in microseconds.
+/// Predicted times of measured rows, each operator alone, in microseconds.
 ///
 /// # Errors
-/// [`ModelError`] where a network cannot be computed.
+/// [`ModelError`] if a network cannot be computed.
 pub fn predict_rows(
     data: &Dataset,
     model: OperatorModel,

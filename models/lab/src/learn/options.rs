@@ -1,32 +1,32 @@
-//! What is trained on, how, and what comes of it.
+//! Training data, options and results.
 
 use habitat_tui::predict::mlp::{Activation, Mlp, ModelError};
 use habitat_tui::random::Random;
 
-/// Measured rows to learn from. Row `i` has `width` features from `i · width` on.
+/// Measured training rows. Row `i` has `width` features from `i · width` on.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Rows {
-    /// Inputs of the network, row-major; normalised by [`super::fit::fit`] itself (see [`FitOptions::standardise`]).
+    /// Inputs of the network, row-major; [`super::fit::fit`] normalises them (see [`FitOptions::standardise`]).
     pub features: Vec<f32>,
-    /// What every launch costs, in microseconds; empty for [`habitat_tui::predict::head::Head::Direct`].
+    /// Cost of a launch, in microseconds; empty for [`habitat_tui::predict::head::Head::Direct`].
     pub floor_us: Vec<f32>,
     /// Time at full use of the hardware, in microseconds; empty likewise.
     pub bound_us: Vec<f32>,
-    /// The group (GPU) of a row, counted from 0; empty where there are none.
+    /// Group (GPU) of a row, counted from 0; empty without groups.
     pub group: Vec<u32>,
     /// Measured times in microseconds, above 0.
     pub measured_us: Vec<f32>,
-    /// How much a row counts; empty for all alike.
+    /// Weight of a row; empty if all are equal.
     pub weight: Vec<f32>,
 }
 
-/// What is made small.
+/// The minimised loss.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Loss {
-    /// √(r² + δ²) − δ with r = ln(predicted / measured): twice too long is as bad as half as
-    /// long. Needs a head whose times are above 0.
+    /// √(r² + δ²) − δ with r = ln(predicted / measured): twice too long is as bad as half as long. Needs a head with
+    /// positive times.
     SymmetricRelative {
-        /// Below this the loss is a parabola.
+        /// Below this the loss is quadratic.
         delta: f32,
     },
     /// |predicted − measured| / measured.
@@ -36,21 +36,19 @@ pub enum Loss {
     MapeAndRmse,
 }
 
-/// How large the weights may grow.
+/// Weight decay.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Decay {
-    /// Off the weights directly, rate · decay · w a step (`AdamW`, Loshchilov and Hutter 2019).
-    /// Biases are left alone.
+    /// Subtracts rate · decay · w from the weights in each step (`AdamW`, Loshchilov and Hutter 2019), not from biases.
     Decoupled(f32),
-    /// decay · w added to the gradient, of biases too (Adam with an L2 penalty, as `PyTorch`'s
-    /// `Adam(weight_decay)` does).
+    /// Adds decay · w to the gradient, of biases too (Adam with an L2 penalty, as in `PyTorch`'s `Adam(weight_decay)`).
     Penalty(f32),
 }
 
-/// The learning rate by epoch.
+/// Learning rate by epoch.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Schedule {
-    /// From that epoch (counted from 0) on that rate; the first begins at 0.
+    /// Each rate from its epoch (counted from 0) on; the first begins at 0.
     Steps(Vec<(u32, f32)>),
     /// From `first` down to `last` along half a cosine.
     Cosine {
@@ -75,28 +73,28 @@ impl Schedule {
     }
 }
 
-/// How to train.
+/// Training options.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FitOptions {
     /// Widths of the hidden layers.
     pub hidden: Vec<usize>,
-    /// What follows every hidden layer.
+    /// Activation after every hidden layer.
     pub activation: Activation,
-    /// What is made small.
+    /// The minimised loss.
     pub loss: Loss,
-    /// Whether features are brought to mean 0 and standard deviation 1 first.
+    /// Whether features are standardised to mean 0 and standard deviation 1.
     pub standardise: bool,
-    /// How large the weights may grow.
+    /// Weight decay.
     pub decay: Decay,
-    /// The learning rate.
+    /// Learning rate.
     pub schedule: Schedule,
     /// Penalty on the sizes of the groups' offsets.
     pub offset_penalty: f32,
-    /// Rows of one step.
+    /// Rows of a batch.
     pub batch: usize,
     /// Passes over the rows.
     pub epochs: u32,
-    /// Of the initial weights and the shuffling.
+    /// Seed of the initial weights and the shuffling.
     pub seed: u64,
 }
 
@@ -118,7 +116,7 @@ impl Default for FitOptions {
     }
 }
 
-/// What a training ended with.
+/// Result of a training.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fitted {
     /// The network, with the normalisation of its inputs.
@@ -127,16 +125,16 @@ pub struct Fitted {
     pub offsets: Vec<f32>,
     /// Epochs done.
     pub epochs: u32,
-    /// Mean loss of the last of them, while it went on.
+    /// Mean loss during the last epoch.
     pub loss: f64,
-    /// Whether all epochs were done (the caller may have stopped it).
+    /// Whether all epochs ran (the caller may stop the training).
     pub finished: bool,
 }
 
-/// Why nothing can be trained.
+/// Why training fails.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum FitError {
-    /// Rows that cannot be learnt from.
+    /// Rows that cannot be learned from.
     #[error("rows to learn from: {0}")]
     Rows(String),
     /// Options that contradict each other.
@@ -145,8 +143,8 @@ pub enum FitError {
     /// A checkpoint of other rows or options.
     #[error("the checkpoint belongs to another training (other rows or options); delete it to begin anew")]
     OtherTraining,
-    /// The loss is no number any more.
-    #[error("the training diverged in epoch {0}; take a lower learning rate")]
+    /// The loss is not finite.
+    #[error("the training diverged in epoch {0}; use a lower learning rate")]
     Diverged(u32),
     /// The network or the checkpoint.
     #[error(transparent)]
@@ -154,12 +152,12 @@ pub enum FitError {
 }
 
 impl Rows {
-    /// How many rows there are.
+    /// Number of rows.
     pub fn len(&self) -> usize {
         self.measured_us.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.measured_us.is_empty()
     }
@@ -169,17 +167,17 @@ impl Rows {
         self.features.len().checked_div(self.len()).unwrap_or(0)
     }
 
-    /// How many groups there are.
+    /// Number of groups.
     pub fn groups(&self) -> usize {
         self.group.iter().max().map_or(0, |&last| last as usize + 1)
     }
 
-    /// How much row `index` counts.
+    /// Weight of row `index`.
     pub(super) fn weight(&self, index: usize) -> f64 {
         self.weight.get(index).map_or(1.0, |&weight| f64::from(weight))
     }
 
-    /// A sample of at most `count` rows, the same for the same seed, in the order they had.
+    /// A sample of at most `count` rows in their order, the same for the same seed.
     #[must_use]
     pub fn sample(&self, count: usize, seed: u64) -> Self {
         let mut chosen: Vec<usize> = (0..self.len()).collect();
@@ -201,7 +199,7 @@ impl Rows {
         }
     }
 
-    /// Refuses rows whose columns differ in length or hold what is no number.
+    /// Refuses rows whose columns differ in length or hold NaN or infinity.
     pub(super) fn check(&self, bounded: bool) -> Result<(), FitError> {
         let rows = self.len();
         let wrong = |what: String| Err(FitError::Rows(what));
@@ -239,8 +237,8 @@ impl Rows {
     }
 }
 
-/// The loss of one row, and its derivative with respect to the predicted time (the root mean
-/// square of its batch given, where the loss has it).
+/// The loss of one row, and its derivative with respect to the predicted time (given the root mean square of its batch,
+/// if the loss uses it).
 pub(super) fn value_and_slope(loss: Loss, predicted: f64, measured: f64, rmse_us: f64) -> (f64, f64) {
     match loss {
         Loss::Mape => {
@@ -250,7 +248,7 @@ pub(super) fn value_and_slope(loss: Loss, predicted: f64, measured: f64, rmse_us
         }
         Loss::MapeAndRmse => {
             let (relative, slope) = value_and_slope(Loss::Mape, predicted, measured, 0.0);
-            // Of the root of a mean of squares: each row's part is its error over the root.
+            // Derivative of the root of a mean of squares: the row's error over the root.
             let by_root = if rmse_us > 0.0 { (predicted - measured) / rmse_us } else { 0.0 };
             (100.0 * relative + rmse_us * 1e-3, 100.0 * slope + by_root * 1e-3)
         }
@@ -303,7 +301,7 @@ mod tests {
         assert_eq!((sample.len(), sample.features.len(), sample.group.len()), (2, 4, 2));
     }
 
-    /// The loss of a batch of three by hand, and its slopes against differences.
+    /// The loss of a batch of three by hand, and its slopes against finite differences.
     #[test]
     fn slopes_of_the_loss_with_a_root_mean_square() {
         let measured = [1000.0, 4000.0, 20_000.0];

@@ -1,11 +1,10 @@
-//! PROFET's predictor as published, rebuilt to be compared with.
+//! PROFET's predictor as published, reimplemented for comparison.
 //!
-//! For every ordered pair of GPUs the device times by the framework's operator types and the
-//! anchor's step go, in milliseconds as they are, to three regressions for the step on the
-//! target: linear least squares, a random forest (Breiman 2001), and a network of 128, 64, 32
-//! and 16 units trained by Adam on the sum of the mean absolute percentage error and the root
-//! mean square error. The median of the three is the prediction. Types that occur in fewer
-//! than 2 % of the rows are left out: they can only be learnt by heart.
+//! For every ordered pair of GPUs, the device times by the framework's operator types and the anchor's step, in
+//! milliseconds without scaling, are the inputs of three regressions for the step on the target: linear least squares,
+//! a random forest (Breiman 2001), and a network of 128, 64, 32 and 16 units trained by Adam on the sum of the mean
+//! absolute percentage error and the root mean square error. The prediction is the median of the three. Types that
+//! occur in fewer than 2 % of the rows are left out: they can only be memorised.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,18 +20,17 @@ use smartcore::linalg::basic::matrix::DenseMatrix;
 use crate::learn::fit::fit as train;
 use crate::learn::options::{Decay, FitOptions, Loss, Rows, Schedule};
 
-/// Least share of rows that a type of operator occurs in.
+/// Least share of rows with a type of operator.
 const LEAST_SHARE: f64 = 0.02;
 /// Trees of the forest.
 const TREES: usize = 50;
 /// Passes over the rows.
 const EPOCHS: u32 = 40;
-/// Rows of one step of Adam.
+/// Rows of a batch.
 const BATCH: usize = 64;
-/// Adam's rate.
+/// Learning rate of Adam.
 const RATE: f32 = 1e-3;
-/// Weight of a coefficient's square, of columns of length 1: only there to make columns that
-/// depend on each other share what they explain.
+/// Ridge weight for columns of length 1: small, and only there so that collinear columns share their effect.
 const TINY: f64 = 1e-6;
 
 /// The parts of the published predictor.
@@ -63,20 +61,20 @@ impl Part {
     }
 }
 
-/// A row with what each part says, in microseconds.
+/// A row with each part's prediction, in microseconds.
 #[derive(Debug, Clone)]
 pub struct Published<'a> {
     /// The row.
     pub row: &'a Recorded,
-    /// On which GPU.
+    /// The GPU.
     pub target: GpuSlug,
-    /// By [`Part::ALL`].
+    /// In the order of [`Part::ALL`].
     pub parts: [f64; 4],
-    /// What it took.
+    /// Measured time.
     pub measured: f64,
 }
 
-/// Why it cannot be fitted, in words.
+/// Why it cannot be fitted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the published predictor, {anchor} → {target}: {what}")]
 pub struct PublishedError {
@@ -88,7 +86,7 @@ pub struct PublishedError {
 /// Fits on `fitted` and predicts `evaluated`, pair by pair.
 ///
 /// # Errors
-/// [`PublishedError`] where a part cannot be fitted.
+/// [`PublishedError`] if a part cannot be fitted.
 pub fn evaluate<'a>(
     fitted: &[&Recorded],
     evaluated: &[&'a Recorded],
@@ -127,7 +125,7 @@ pub fn evaluate<'a>(
     Ok(found)
 }
 
-/// Types of operators that occur in enough rows, in alphabetical order.
+/// Types of operators in enough rows, in alphabetical order.
 fn types(rows: &[&Recorded]) -> Vec<Arc<str>> {
     let mut counts: BTreeMap<&Arc<str>, usize> = BTreeMap::new();
     for (op, _) in rows.iter().flat_map(|row| &row.by_type) {
@@ -162,7 +160,7 @@ fn linear(x: &[Vec<f64>], y: &[f64], queries: &[Vec<f64>]) -> Result<Vec<f64>, S
 
 fn forest(x: &[Vec<f64>], y: &[f64], queries: &[Vec<f64>], seed: u64) -> Result<Vec<f64>, String> {
     let matrix = |rows: &[Vec<f64>]| DenseMatrix::from_2d_vec(&rows.to_vec()).map_err(|error| error.to_string());
-    // Every column is a candidate at every split, as in the usual regression forests.
+    // Every column is a candidate at every split, as usual in regression forests.
     let columns = x.first().map_or(1, Vec::len);
     let parameters = RandomForestRegressorParameters::default().with_n_trees(TREES).with_m(columns).with_seed(seed);
     let forest = RandomForestRegressor::fit(&matrix(x)?, &y.to_vec(), parameters).map_err(|error| error.to_string())?;

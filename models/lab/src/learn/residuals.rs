@@ -1,4 +1,4 @@
-//! What the models get wrong on GPUs they did not see, and the ranges that follow from it.
+//! Errors of the models on GPUs that they did not see, and the ranges from them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use habitat_tui::profile::Mode;
 use super::data::{Dataset, Row, Session};
 use super::operators::predict_rows;
 
-/// Weight, in steps, of the typical factor against a GPU's own.
+/// Weight, in steps, of the typical factor relative to a GPU's own.
 const TYPICAL_WEIGHT: f64 = 2.0;
-/// Ranges of GPUs in the training data are wider than their residuals there.
+/// Factor on the ranges of GPUs in the training data, relative to their residuals there.
 pub(super) const SEEN_WIDENING: f64 = 1.25;
 
 /// One operator's or step's error: ln(measured / predicted).
@@ -31,11 +31,10 @@ pub struct Residual {
     pub key: [u64; 7],
 }
 
-/// Errors of an ensemble on the rows of a GPU that are evaluated: those of the authors' test
-/// split, all where there is none.
+/// Errors of an ensemble on the evaluation rows of a GPU: those of the authors' test split, or all if there is none.
 ///
 /// # Errors
-/// [`ModelError`] where a network cannot be computed.
+/// [`ModelError`] if a network cannot be computed.
 pub fn residuals(
     data: &Dataset,
     model: OperatorModel,
@@ -60,12 +59,12 @@ fn test_rows(data: &Dataset, model: OperatorModel, gpu: usize) -> Vec<&Row> {
     if test.is_empty() { of(&|session| session != Session::Step) } else { test }
 }
 
-/// By how much a destination's deviation follows an origin's, from pairs of the same work:
-/// the regression through 0 of one on the other, within 0 and 1; and the residuals left.
+/// Share of an origin's deviation that a destination has, from pairs of the same work: the regression through 0 of one
+/// on the other, within 0 and 1; and the residuals.
 pub fn shared_deviation(pairs: &[(f64, usize, f64)]) -> (f64, Vec<(usize, f64)>) {
     let (mut both, mut origin) = (0.0, 0.0);
     for (here, _, there) in pairs {
-        // A few outliers must not decide.
+        // Limit outliers.
         let (here, there) = (here.clamp(-0.7, 0.7), there.clamp(-0.7, 0.7));
         both += here * there;
         origin += here * here;
@@ -74,11 +73,11 @@ pub fn shared_deviation(pairs: &[(f64, usize, f64)]) -> (f64, Vec<(usize, f64)>)
     (share, pairs.iter().map(|(here, gpu, there)| (*gpu, there - share * here)).collect())
 }
 
-/// ln(measured / sum of predicted operators) of every step, by `models` whose steps are
-/// taken for the sum itself. Steps of which nothing can be said are `None`.
+/// ln(measured / sum of predicted operators) of every step, by models whose step is the plain sum. `None` for steps
+/// without a prediction.
 ///
 /// # Errors
-/// [`PredictError`] where a network cannot be computed.
+/// [`PredictError`] if a network cannot be computed.
 pub fn step_residuals(
     data: &Dataset,
     catalog: &Catalog,
@@ -101,9 +100,8 @@ pub fn step_residuals(
         .collect()
 }
 
-/// What is learned of steps. `by_fold[g]` has the residuals of every step by the ensembles
-/// that did not see GPU `g`, `full` by those that saw all but `left_out`, whose steps count
-/// for nothing here.
+/// Facts learned from steps. `by_fold[g]` has the residuals of every step by the ensembles that did not see GPU `g`,
+/// `full` by those that saw all but `left_out`, whose steps do not count here.
 pub fn step_facts(
     data: &Dataset,
     by_fold: &[Vec<Option<f64>>],
@@ -111,8 +109,7 @@ pub fn step_facts(
     left_out: Option<usize>,
 ) -> StepFacts {
     let known: Vec<usize> = (0..data.steps.len()).filter(|&step| Some(data.steps[step].gpu) != left_out).collect();
-    // Training steps by themselves: by how much more they deviate than inference on the same
-    // GPU, which has nothing to do with the GPU.
+    // Training steps: how much more they deviate than inference on the same GPU, whatever the GPU.
     let training = |without: Option<usize>| -> f64 {
         let mut differences = Vec::new();
         for gpu in (0..data.gpus.len()).filter(|&gpu| Some(gpu) != without) {
@@ -128,7 +125,7 @@ pub fn step_facts(
         }
         quantile(differences, 0.5).unwrap_or(0.0)
     };
-    // From here on training steps are taken back to what inference would be.
+    // From here on training steps are converted to the deviation of inference.
     let adjusted = |residuals: &[Option<f64>], step: usize, without: Option<usize>| -> Option<f64> {
         let trains = data.steps[step].profile.workload.mode == Mode::Training;
         Some(residuals[step]? - if trains { training(without) } else { 0.0 })
@@ -139,7 +136,7 @@ pub fn step_facts(
         quantile(logs.filter_map(|&step| Some((unseen(step)?, 1.0))).collect(), 0.5).unwrap_or(0.0)
     };
     let usual = typical(None);
-    // A GPU's own factor, drawn to the usual one; `but` leaves out a workload by name.
+    // A GPU's own factor, shrunk to the typical one; `but` leaves out a workload by name.
     let factor_of = |residuals: &[Option<f64>], gpu: usize, but: Option<&str>| -> Option<f64> {
         let own: Vec<f64> = known
             .iter()

@@ -1,6 +1,5 @@
-//! Everything together: the models that are shipped, and for every GPU the models that would
-//! have been shipped had it never been measured. All that is said of errors comes from the
-//! latter, and so do the ranges of the former.
+//! Trains the shipped models, and for every GPU the models as they would be without its measurements. All reported
+//! errors come from the latter, and so do the ranges of the former.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -17,14 +16,14 @@ use super::operators::ensemble;
 use super::options::FitError;
 use super::residuals::{Residual, residuals, shared_deviation, step_facts, step_residuals};
 
-/// How much is done, for a progress bar.
+/// Progress of the training, for a progress bar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Done {
     /// Ensembles trained.
     pub ensembles: usize,
     /// Ensembles in all.
     pub of: usize,
-    /// The one under way.
+    /// The current ensemble.
     pub model: OperatorModel,
     /// The GPU left out of it.
     pub left_out: Option<usize>,
@@ -38,8 +37,7 @@ pub type Ensembles = BTreeMap<OperatorModel, Ensemble>;
 pub struct Trained {
     /// Trained on everything.
     pub all: Models,
-    /// By GPU (as in the dataset): trained and calibrated without it; `None` for GPUs that are
-    /// not evaluated on.
+    /// By GPU (as in the dataset): trained and calibrated without it; `None` for GPUs without evaluation data.
     pub without: Vec<Option<Models>>,
 }
 
@@ -49,7 +47,7 @@ pub enum TrainError {
     /// The caller stopped it.
     #[error("stopped")]
     Stopped,
-    /// Rows or options were not fit for it.
+    /// Unusable rows or options.
     #[error("{model}: {source}")]
     Fit {
         /// Which model.
@@ -67,11 +65,11 @@ pub enum TrainError {
 
 /// The ensembles of all models without a GPU (index into the dataset's), or with all.
 ///
-/// `known` answers with an ensemble that was trained before; `progress` hears of every
-/// epoch and may stop the training.
+/// `known` returns ensembles that were trained before; `progress` is called after every epoch and may stop the
+/// training.
 ///
 /// # Errors
-/// [`TrainError`] where it was stopped or there is too little to learn from.
+/// [`TrainError`] if it was stopped or there is too little data.
 pub fn ensembles(
     data: &Dataset,
     left_out: Option<usize>,
@@ -104,7 +102,7 @@ pub fn ensembles(
 /// Calibrates ensembles trained with all GPUs (`all`) and without each (`without`, by GPU).
 ///
 /// # Errors
-/// [`TrainError`] where a network or a step cannot be computed.
+/// [`TrainError`] if a network or a step cannot be computed.
 pub fn calibrate(
     data: &Dataset,
     catalog: &Catalog,
@@ -144,12 +142,12 @@ pub fn calibrate(
 
 /// Errors of one model.
 struct OperatorResiduals {
-    /// By the ensemble trained with all, of every GPU.
+    /// By the ensemble trained with all, on every GPU.
     seen: Vec<Residual>,
-    /// Of every GPU by the ensemble trained without it.
+    /// On every GPU by the ensemble trained without it.
     unseen: Vec<Residual>,
-    /// Pairs of the same work: deviation on an origin, destination, deviation there, by the
-    /// ensemble trained without the destination; and the origin.
+    /// Pairs of the same work: deviation on an origin, destination, deviation there, by the ensemble trained without
+    /// the destination; and the origin.
     pairs: Vec<(usize, (f64, usize, f64))>,
 }
 

@@ -40,7 +40,7 @@ pub(super) fn run(files: &[PathBuf], dir: &Path, catalog: &Catalog, out: &mut dy
     Ok(0)
 }
 
-/// Mean error, and median of predicted over measured, of logs of measured over predicted.
+/// Mean error, and median of predicted over measured, from logarithms of measured over predicted.
 fn figures(mut logs: Vec<f64>) -> (f64, f64) {
     logs.sort_by(f64::total_cmp);
     let mean = logs.iter().map(|log| ((-log).exp() - 1.0).abs()).sum::<f64>() / logs.len().max(1) as f64;

@@ -36,7 +36,7 @@ pub(super) fn run(
     Ok(0)
 }
 
-/// The card of the model, a page.
+/// Text of the model's card.
 fn text(data: &Path, model: &BlackBoxModel, errors: &[Evaluation]) -> Result<Vec<u8>, CliError> {
     let mut text = Vec::new();
     let settings = model.settings();

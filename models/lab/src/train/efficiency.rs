@@ -30,11 +30,11 @@ pub(super) fn run(
         return Err(StoreError::Exists { path }.into());
     }
     let mut steps = read_all(file, recorded, catalog)?;
-    // What is said of FP32 rests on operator models without the GPU, where such lie beside.
+    // Errors in FP32 need operator models without the GPU, if those are in the folder.
     let models = ModelsByGpu::open(dir)?;
     let judge = Judge::new(&models, catalog);
     let folds = judge.folds(&steps)?;
-    // Their parts were to learn from.
+    // Parts of steps were only for learning.
     steps.retain(|step| step.extent != Extent::Part);
     let count = |is: &dyn Fn(&PublishedStep) -> bool| steps.iter().filter(|step| is(step)).count();
     let operators = count(&|step| !step.is_step());
@@ -67,9 +67,9 @@ pub(super) fn run(
     Ok(0)
 }
 
-/// What the model was made from.
+/// Training data of the model.
 struct Data {
-    /// Steps that are learned from, operators measured alone, and steps by other frameworks.
+    /// Steps and operators that were learned from, and steps by other frameworks.
     learned: usize,
     operators: usize,
     elsewhere: usize,
@@ -77,7 +77,7 @@ struct Data {
     hash: String,
 }
 
-/// The card of the model, a page.
+/// Text of the model's card.
 fn card(data: &Data, folds: &Folds, evaluations: &[Evaluation]) -> Result<Vec<u8>, CliError> {
     let Data { learned, operators, elsewhere, hash } = data;
     let mut card = Vec::new();
@@ -118,12 +118,12 @@ fn card(data: &Data, folds: &Folds, evaluations: &[Evaluation]) -> Result<Vec<u8
         ("learned, both left out", "both left out"),
         ("roofline", "roofline"),
     ];
-    // All of a mode and precision; the others name a GPU, a source or a design.
+    // Totals by mode and precision; other groups name a GPU, a source or a design.
     let is_total = |group: &str| !group.contains([':', '→']) && group.matches(',').count() == 1;
     if let Some(whole) = evaluations.first() {
         whole.write_summary(&is_total, &methods, &mut card)?;
     }
-    // The ratios of two GPUs.
+    // Ratios of two GPUs.
     for note in evaluations.get(2).into_iter().flat_map(Evaluation::notes) {
         writeln!(card, "\nIn pairs of GPUs, {note}.")?;
     }

@@ -1,7 +1,7 @@
 //! `habitat-lab train --habitat`: Habitat's networks from operator tables.
 //!
-//! A weights file and a card an operator. What is interrupted goes on from a checkpoint in
-//! the folder it writes to; the checkpoint goes when the weights are there.
+//! Writes a weights file and a card per operator. An interrupted training continues from a checkpoint in the output
+//! folder; the checkpoint is deleted once the weights are written.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -24,10 +24,10 @@ use crate::hash::sha256;
 use crate::learn::fit::{FitError, FitOptions, Fitted, fit};
 use crate::learn::habitat::{GpuErrors, HabitatOptions, Part, Prepared, Sample, evaluate, prepare, weights};
 
-/// A checkpoint is written when the last is older than this.
+/// Seconds between checkpoints.
 const CHECKPOINT_SECONDS: f64 = 20.0;
 
-/// One network an operator whose table is in `data`; 1 where there is none.
+/// Trains one network per operator with a table in `data`; returns 1 if there is none.
 pub(super) fn run(
     args: &TrainArgs,
     data: &Path,
@@ -61,7 +61,7 @@ pub(super) fn run(
     Ok(u8::from(trained == 0))
 }
 
-/// The table of an operator, under the name of either form.
+/// The table of an operator, under either name.
 fn table_of(data: &Path, kind: Kind) -> Option<(&'static str, PathBuf)> {
     let names: &[&'static str] = match kind {
         Kind::Linear => &["linear", "dense"],
@@ -124,7 +124,7 @@ fn problem(path: &Path, error: &impl std::fmt::Display) -> CliError {
     StoreError::content(path, error).into()
 }
 
-/// Trains, from the checkpoint where there is one.
+/// Trains, from the checkpoint if there is one.
 fn train(kind: Kind, prepared: &Prepared, options: &FitOptions, checkpoint: &Path) -> Result<Fitted, CliError> {
     let earlier = store::there(store::read(checkpoint, Limit::WEIGHTS))?;
     let mut progress = Progress::new(kind.name());
@@ -157,7 +157,7 @@ fn train(kind: Kind, prepared: &Prepared, options: &FitOptions, checkpoint: &Pat
     }
 }
 
-/// The command that makes the same weights again.
+/// The command that reproduces these weights.
 fn command(job: &Job<'_>) -> String {
     let HabitatOptions { layers, width, epochs, leave_out, rows, seed } = job.options;
     let mut line = format!(
@@ -200,7 +200,7 @@ fn error_table(errors: &[GpuErrors]) -> Table {
     table
 }
 
-/// What a user of the weights should know.
+/// Text of the network's card.
 fn card(
     job: &Job<'_>,
     prepared: &Prepared,

@@ -40,7 +40,7 @@ pub(super) fn run(
     Ok(0)
 }
 
-/// The card of the weights, a page.
+/// Text of the card.
 fn card(data: &Data, seed: u64, size: u64, errors: &OperatorErrors) -> Result<Vec<u8>, CliError> {
     let mut text = Vec::new();
     writeln!(
@@ -95,7 +95,7 @@ fn card(data: &Data, seed: u64, size: u64, errors: &OperatorErrors) -> Result<Ve
     Ok(text)
 }
 
-/// Every table of errors, and the files that the weights were made from.
+/// All tables of errors, and the training files.
 fn all_tables(data: &Data, errors: &OperatorErrors) -> Result<Vec<u8>, CliError> {
     let mut text = Vec::new();
     writeln!(text, "# Errors of the operator models\n")?;

@@ -1,8 +1,7 @@
-//! What training and prediction cost by the size of the network: `cargo bench --bench learn`.
+//! Cost of training and prediction by the size of the network: `cargo bench --bench learn`.
 //!
-//! The sizes are those of the study of sizes in Habitat's paper, 2 to 10 layers of 128 to 1024 units; its
-//! choice is 8 × 1024. `habitat-lab train --habitat --layers L --width W` tells the
-//! errors that go with them.
+//! The sizes are those of the study in Habitat's paper, 2 to 10 layers of 128 to 1024 units; its choice is 8 × 1024.
+//! `habitat-lab train --habitat --layers L --width W` prints the errors of each.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -40,7 +39,7 @@ fn one_epoch(rows: &Rows, head: Head, options: &FitOptions) -> Fitted {
     fit(rows, head, options, None, &mut |_| ControlFlow::Continue(())).unwrap()
 }
 
-/// 60,000 rows of 15 features, 3 × 64 units, batches of 1024: rows a second.
+/// 60,000 rows of 15 features, 3 × 64 units, batches of 1024: rows per second.
 #[divan::bench(sample_count = 10, args = [Activation::Relu, Activation::Silu])]
 fn epoch_of_3x64(bencher: Bencher<'_, '_>, activation: Activation) {
     let rows = rows(60_000, 15);
@@ -50,7 +49,7 @@ fn epoch_of_3x64(bencher: Bencher<'_, '_>, activation: Activation) {
         .bench_local(|| one_epoch(&rows, Head::Bounded { upper: 1.0 }, &options));
 }
 
-/// Sixteen steps of 512 rows, making the network included: rows a second.
+/// Sixteen steps of 512 rows, including the creation of the network: rows per second.
 #[divan::bench(sample_count = 2, sample_size = 1, consts = [128, 256, 512, 1024], args = LAYERS)]
 fn sixteen_training_steps<const WIDTH: usize>(bencher: Bencher<'_, '_>, layers: usize) {
     let rows = rows(16 * BATCH, INPUTS);

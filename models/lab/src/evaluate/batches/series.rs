@@ -1,6 +1,5 @@
-//! Step times of networks at several batch sizes, from PROFET's tables: medians over the
-//! repetitions of `latencies.csv`, and the device's busy time where an anchor table has the
-//! workload.
+//! Step times of networks at several batch sizes, from PROFET's tables: medians over the repetitions of
+//! `latencies.csv`, and the device's busy time if an anchor table has the workload.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,9 +15,9 @@ use habitat_tui::units::{GpuSlug, Micros};
 pub(super) struct Series {
     /// The network.
     pub(super) network: Arc<str>,
-    /// Side of the square pictures.
+    /// Side of the square images.
     pub(super) pixels: u32,
-    /// On which GPU.
+    /// The GPU.
     pub(super) gpu: GpuSlug,
     /// By batch size, ascending.
     pub(super) steps: Vec<SeriesStep>,
@@ -29,19 +28,19 @@ pub(super) struct Series {
 pub(super) struct SeriesStep {
     /// Samples in a step.
     pub(super) batch: u64,
-    /// The step, median over the repetitions.
+    /// Time of the step, median over the repetitions.
     pub(super) time: Micros,
-    /// The device's busy time in it, where there is a profile; median over the repetitions.
+    /// Busy time of the device, if there is a profile; median over the repetitions.
     pub(super) busy: Option<Micros>,
 }
 
-/// Times by network, size of pictures and GPU, then by batch size.
+/// Times by network, image size and GPU, then by batch size.
 type Times = BTreeMap<(Arc<str>, u32, GpuSlug), BTreeMap<u64, Vec<f64>>>;
 
 /// Every series of a folder.
 ///
 /// # Errors
-/// As [`read`], and where there is no `latencies.csv`.
+/// As [`read`], and if there is no `latencies.csv`.
 pub(super) fn read_series(dir: &Path) -> Result<Vec<Series>, StoreError> {
     let (mut times, mut busy) = (Times::new(), Times::new());
     for row in read_latencies(dir)? {

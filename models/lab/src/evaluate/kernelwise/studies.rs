@@ -10,9 +10,9 @@ use serde::Serialize;
 use super::super::tally::{Evaluation, percent};
 use super::Evaluated;
 
-/// Below this difference in measured times either GPU will do.
+/// Relative difference in measured times below which either GPU will do.
 const CLOSE: f64 = 0.05;
-/// Most steps of a queue: all 2ⁿ ways are tried.
+/// Most steps of a queue: all 2ⁿ assignments are tried.
 const MOST: usize = 16;
 
 #[derive(Serialize)]
@@ -24,11 +24,11 @@ struct FasterRow {
     /// Pairs whose times differ by more than 5 %.
     clear_pairs: usize,
     clear_right: usize,
-    /// By how much the GPU chosen takes longer than the faster one, mean over all pairs.
+    /// Excess time of the chosen GPU over the faster one, mean over all pairs.
     mean_excess: f64,
 }
 
-/// For every step and every two GPUs it was measured on: is the faster one named?
+/// For every step and pair of measured GPUs: whether the prediction picks the faster one.
 pub(super) fn faster(evaluated: &[Evaluated], left_out: &str) -> Evaluation {
     let mut rows = Vec::new();
     for method in methods(evaluated) {
@@ -92,14 +92,14 @@ struct QueueRow {
     gpus: String,
     steps: usize,
     method: &'static str,
-    /// By the measured times of the sharing that the predictions choose.
+    /// Measured, with the assignment that the predictions choose.
     makespan_ms: f64,
     best_ms: f64,
     excess: f64,
 }
 
-/// For every two GPUs the steps measured on both as a queue, one of each: shared out so that
-/// both are done as early as possible by the predicted times.
+/// For every two GPUs, a queue of all steps measured on both: assigned so that both finish as early as possible by the
+/// predicted times.
 pub(super) fn queue(evaluated: &[Evaluated], left_out: &str) -> Evaluation {
     let gpus: Vec<&GpuSlug> = evaluated.iter().map(|step| &step.gpu).collect::<BTreeSet<_>>().into_iter().collect();
     let mut rows: Vec<QueueRow> = Vec::new();
@@ -173,14 +173,14 @@ pub(super) fn queue(evaluated: &[Evaluated], left_out: &str) -> Evaluation {
     Evaluation::new(protocol, notes, table, &rows)
 }
 
-/// Which GPU (by bit: the second) each of the steps goes to so that both are done earliest.
+/// The assignment (bit set: second GPU) with which both finish earliest.
 fn share_out(times: &[[Micros; 2]]) -> u32 {
     (0..1_u32 << times.len())
         .min_by(|&one, &other| makespan(times, one).total_cmp(&makespan(times, other)))
         .unwrap_or(0)
 }
 
-/// When both GPUs are done.
+/// Time at which both GPUs are done.
 fn makespan(times: &[[Micros; 2]], sharing: u32) -> Micros {
     let mut done = [Micros::ZERO; 2];
     for (index, of) in times.iter().enumerate() {
@@ -202,7 +202,7 @@ mod tests {
         of.iter().map(|times| times.map(|time| Micros::new(time).unwrap())).collect()
     }
 
-    /// 6 + 4 on the one, 9 on the other: 10; any other sharing takes longer.
+    /// 6 + 4 on one GPU, 9 on the other: 10; any other assignment takes longer.
     #[test]
     fn a_queue_of_three() {
         let of = times(&[[6.0, 12.0], [4.0, 8.0], [7.0, 9.0]]);

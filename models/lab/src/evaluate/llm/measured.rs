@@ -33,7 +33,8 @@ impl Runs {
         Ok(())
     }
 
-    /// Every layout of a job by a factor from each other one, and by both from pairs of neighbours in the table.
+    /// Every layout of a job: with a factor from each other one, and with two factors from pairs of neighbours in the
+    /// table.
     pub(super) fn evaluate(&self, groups: &mut Groups) -> Result<(), CliError> {
         for runs in self.0.values() {
             for place in 0..runs.len() {
@@ -47,7 +48,7 @@ impl Runs {
     }
 }
 
-/// Steps of the layouts that were not `measured`.
+/// Steps of the layouts outside `measured`.
 fn compare(runs: &[Run], measured: &[usize], groups: &mut Groups) -> Result<(), ScaleError> {
     let known: Vec<&Run> = measured.iter().map(|&place| &runs[place]).collect();
     let is_known = |run: &&Run| known.iter().any(|one| one.layout == run.layout);

@@ -1,5 +1,5 @@
-//! What a run pays that takes spot as it comes, without a plan: two policies of "Can't Be Late" (Wu et
-//! al., NSDI 2024), and the least that any could pay (planner note C.8).
+//! Cost of runs that use spot without a plan: two policies of "Can't Be Late" (Wu et al., NSDI 2024), and the least
+//! possible cost (planner note C.8).
 
 use std::collections::BTreeMap;
 
@@ -10,25 +10,24 @@ use serde::Serialize;
 use super::super::tally::Evaluation;
 use super::{There, Trace};
 
-/// Useful hours, and the hours that a machine takes from its start to the first of them.
+/// Hours of work, and hours from a machine's start to its first work.
 const WORK: f64 = 48.0;
 const RESTART: f64 = 0.2;
-/// Spot, in times of on demand.
+/// Price of spot relative to on demand.
 const SPOT: f64 = 0.3;
 /// Deadlines, in hours, and hours between two starts.
 const DEADLINES: [f64; 2] = [52.0, 70.0];
 const STARTS: f64 = 12.0;
-/// Hours of a step of the simulation: a minute.
+/// Hours of a simulation step: a minute.
 const TICK: f64 = 1.0 / 60.0;
 
-/// When to take which machine, until only a machine on demand still ends in time.
+/// Choice of a machine, until only an on-demand machine still ends in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Policy {
-    /// Spot when it is there, else nothing.
+    /// Spot if available, else nothing.
     Greedy,
-    /// The same; a machine on demand while behind the straight line to the deadline, until two restarts
-    /// ahead of it.
+    /// The same; an on-demand machine while behind the straight line to the deadline, until two restarts ahead of it.
     UniformProgress,
 }
 
@@ -49,7 +48,7 @@ enum Machine {
     OnDemand,
 }
 
-/// What came of a run; costs in times of the work on demand.
+/// Result of a run; costs relative to the work on demand.
 struct Outcome {
     cost: f64,
     least: f64,
@@ -91,7 +90,7 @@ fn run(there: &There, start: f64, deadline: f64, policy: Policy) -> Outcome {
     Outcome { cost: cost / WORK, least: bound(there, start, deadline), in_time }
 }
 
-/// What a run would pay that knew the trace and restarted for nothing.
+/// Cost of a run that knows the trace and restarts for free.
 fn bound(there: &There, start: f64, deadline: f64) -> f64 {
     let inside = |(from, to): &(f64, f64)| (to.min(start + deadline) - from.max(start)).max(0.0);
     let spot = there.iter().map(inside).sum::<f64>().min(WORK);
@@ -106,7 +105,7 @@ pub(super) struct Row {
     deadline_hours: f64,
     runs: usize,
     in_time: f64,
-    /// Means, in times of the work on demand.
+    /// Mean costs, relative to the work on demand.
     cost_of_on_demand: f64,
     least_cost_of_on_demand: f64,
 }

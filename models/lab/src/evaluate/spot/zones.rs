@@ -1,5 +1,5 @@
-//! Every trace by zone and number of machines, with plans that expect what plans expect there: the losses and waits of
-//! the region, and each machine lost on its own.
+//! Every trace by zone and number of machines, with plans that expect the losses and waits of the region, and
+//! independent losses of the machines.
 
 use std::collections::BTreeMap;
 
@@ -16,15 +16,15 @@ use super::{Basis, Row, Trace, known, plans, row};
 /// One trace.
 #[derive(Debug, Serialize)]
 struct OfTrace {
-    /// `availability`: requested again and again; `preemption`: kept running.
+    /// `availability`: requested repeatedly; `preemption`: kept running.
     kind: String,
     zone: String,
     gpu: String,
     gpus: String,
     machines: u32,
-    /// Share of the time in which all machines were there.
+    /// Share of the time with all machines available.
     there: f64,
-    /// Plans of two parts, spot and then on demand.
+    /// Plans of two parts: spot, then on demand.
     two_parts: Row,
     /// Plans of one part.
     one_part: Row,

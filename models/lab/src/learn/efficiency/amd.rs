@@ -1,4 +1,4 @@
-//! Terms of AMD GPUs: how far each is from that of NVIDIA's, from steps and operators that were measured on AMD GPUs.
+//! Terms of AMD GPUs: their difference from NVIDIA's, from steps and operators measured on AMD GPUs.
 //!
 //! The terms of the shipped model are the prior mean of AMD's; terms with few measurements stay near it.
 
@@ -16,20 +16,22 @@ use super::minimise::minimise;
 use super::{Design, Row};
 use crate::published::{Extent, PublishedStep};
 
-/// Prior width of a term of AMD's around NVIDIA's, in widths of NVIDIA's own prior. With 0.4 to 1.2 the errors of steps of
+/// Prior width of an AMD term around NVIDIA's, in widths of NVIDIA's own prior. With 0.4 to 1.2 the errors of steps of
 /// left-out networks differ by at most 3 points.
 const WIDTH: f64 = 0.8;
-/// Widths of one GPU: in traffic it may differ more from others of its architecture, as software does from one machine
-/// to the next. With as much in arithmetic, steps in FP32 are 1.2 to 1.4 times too slow if their network is left out.
+/// Widths of one GPU's terms: in traffic it may differ more from others of its architecture, as software does between
+/// machines. With the same width in arithmetic, steps in FP32 are 1.2 to 1.4 times too slow if their network is left
+/// out.
 const BOARD: [f64; 2] = [0.1, 0.3];
 /// Total weight of the steps of a network on a GPU in a precision, and of the operators of a kind (a choice).
 const STEPS: f64 = 1.5;
 const OPERATORS: f64 = 1.0;
-/// Weight of steps that are measured less exactly, or by libraries tuned for their shape (a choice).
+/// Weight of less exact steps, and of steps by libraries tuned for their shape (a choice).
 const INEXACT: f64 = 0.6;
-/// Logarithm of how much longer operators take without that tuning. Fitted beside the terms, it is 0.10 to 0.17.
+/// Logarithm of the factor by which operators are slower without that tuning. Fitted beside the terms, it is 0.10 to
+/// 0.17.
 const TUNED: f64 = 0.12;
-/// Additions that are smaller change no step by as much as a hundredth, and are left out.
+/// Smaller additions change no step by a hundredth, and are left out.
 const LEAST: f64 = 0.01;
 
 /// Terms of AMD GPUs with all steps, and ln(measured / predicted) of each step by terms that did not see its family of
@@ -43,7 +45,7 @@ pub struct Amd {
 
 /// A step by terms that did not see it.
 pub struct LeftOut {
-    /// Which of the steps.
+    /// Index of the step.
     pub at: usize,
     /// ln(measured / predicted) without its family of networks.
     pub network: f64,
@@ -51,7 +53,7 @@ pub struct LeftOut {
     pub gpu: f64,
 }
 
-/// Steps or operators that share one weight.
+/// Key of steps or operators that share one weight.
 fn cell(step: &PublishedStep) -> (String, &GpuSlug, Option<&str>, &str, bool) {
     let what = if step.extent == Extent::Step { step.network.clone() } else { step.what() };
     (what, &step.gpu, step.profile.workload.precision.map(Precision::name), &step.source, step.is_compiled)
@@ -104,7 +106,7 @@ pub fn fit(steps: &[PublishedStep], catalog: &Catalog, base: &Efficiency) -> Amd
     let all = values(&|_| true);
     let boards = whole().map(|(_, step)| (step.gpu.to_string(), 1.0)).collect();
     let of = |left: &dyn Fn(&LeftOut) -> f64| by_network(steps, &left_out, left);
-    // For a network, and a GPU, that is none of the few.
+    // For a network, and a GPU, outside the training data.
     let networks = of(&|left| left.network);
     let seen = either_way(&networks).map(|spread| spread.widened(few_gpus(&networks)));
     let by_gpu: Vec<(usize, f64)> = left_out
@@ -117,7 +119,7 @@ pub fn fit(steps: &[PublishedStep], catalog: &Catalog, base: &Efficiency) -> Amd
     Amd { terms: VendorTerms { operators: spread(&alone), steps: facts, ..terms }, left_out }
 }
 
-/// Errors of steps by network and precision, each of which counts alike.
+/// Errors of steps by network and precision, each with the same weight.
 fn by_network(steps: &[PublishedStep], left_out: &[LeftOut], log: &dyn Fn(&LeftOut) -> f64) -> Vec<(usize, f64)> {
     let mut kinds: BTreeMap<_, usize> = BTreeMap::new();
     left_out
@@ -144,7 +146,7 @@ fn known(base: &Efficiency, side: Side, id: &Id) -> Option<f64> {
     base.factors(side).of(id)
 }
 
-/// Additions of fitted values to the terms of the model.
+/// Differences of fitted values from the terms of the model.
 fn terms(design: &Design, base: &Efficiency, values: &[f64]) -> VendorTerms {
     let of = |wanted: Side| -> Factors {
         let added = design.terms.iter().zip(values).map(|((side, id), value)| {

@@ -1,4 +1,4 @@
-//! Steps by models that did not see them, and what those err by.
+//! Steps by models that did not see them, and the errors of these.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use super::Design;
 use crate::learn::residuals::shared_deviation;
 use crate::published::{Extent, PublishedStep};
 
-/// Steps of one mode and precision from which on they have ranges of their own: nine in either tenth. TF32 has 99, FP32
-/// and BF16 fewer.
+/// Steps of one mode and precision from which on they have separate ranges: nine in either tenth. TF32 has 99, FP32 and
+/// BF16 fewer.
 const ENOUGH: usize = 90;
-/// Parts that families of networks are left out in. Operators that were measured alone are one more.
+/// Number of folds that families of networks are divided into. Operators that were measured alone are another one.
 const FOLDS: u32 = 6;
 
-/// Which part a step is left out with.
+/// The fold of a step.
 fn fold(step: &PublishedStep) -> u32 {
     if matches!(step.extent, Extent::Operator | Extent::Collected) {
         return FOLDS;
@@ -32,10 +32,10 @@ fn fold(step: &PublishedStep) -> u32 {
     step.family.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)) % FOLDS
 }
 
-/// Models that were fitted without some of the steps.
+/// Models fitted without some of the steps.
 #[derive(Debug)]
 pub struct Folds {
-    /// On everything.
+    /// Fitted to everything.
     pub all: Efficiency,
     without_family: Vec<Efficiency>,
     without_gpu: BTreeMap<GpuSlug, Efficiency>,
@@ -43,11 +43,11 @@ pub struct Folds {
 }
 
 impl Folds {
-    /// Fits all of them, and the ranges of the one that is shipped. `operators` gives the
-    /// operator models that a step in FP32 is predicted with, together with these.
+    /// Fits all of them, and the ranges of the shipped one. `operators` returns the operator models that predict a step
+    /// in FP32 together with these.
     ///
     /// # Errors
-    /// [`PredictError`] where a step in FP32 cannot be predicted.
+    /// [`PredictError`] if a step in FP32 cannot be predicted.
     pub fn new(
         steps: &[PublishedStep],
         catalog: &Catalog,
@@ -73,7 +73,7 @@ impl Folds {
         let whole = found.iterations(steps, catalog, operators)?;
         let alone = found.operators(steps, &design);
         let judged = found.judged(steps, &design);
-        // What holds of a GPU that was left out has to follow from the others.
+        // Facts for a GPU that was left out must come from the others.
         let known = |out: Option<&GpuSlug>| -> Known {
             let judged: Vec<&Judged> = judged.iter().filter(|judged| Some(&steps[judged.at].gpu) != out).collect();
             Known { steps: facts(steps, &judged), ranges: ranges(steps, &judged) }
@@ -111,7 +111,7 @@ impl Folds {
         &self.without_family[fold(step) as usize]
     }
 
-    /// The model that saw nothing on the step's GPU.
+    /// The model that saw no step on the step's GPU.
     pub fn without_gpu(&self, step: &PublishedStep) -> &Efficiency {
         &self.without_gpu[&step.gpu]
     }
@@ -121,8 +121,8 @@ impl Folds {
         &self.without_both[&(step.gpu.clone(), fold(step))]
     }
 
-    /// ln(measured / sum of operators) of whole training iterations in FP32, each by models that saw
-    /// neither its GPU nor its family of networks.
+    /// ln(measured / sum of operators) of whole training iterations in FP32, each by models that saw neither its GPU
+    /// nor its family of networks.
     fn iterations(
         &self,
         steps: &[PublishedStep],
@@ -146,8 +146,7 @@ impl Folds {
         Ok(found)
     }
 
-    /// How far operators deviate that were measured alone, by models that saw no operator of
-    /// the kind.
+    /// Spread of operators that were measured alone, by models that saw no operator of the kind.
     fn operators(&self, steps: &[PublishedStep], design: &Design) -> Option<Spread> {
         let gpus: Vec<&GpuSlug> = self.without_gpu.keys().collect();
         let operators = steps.iter().enumerate().filter(|(_, step)| !step.is_step());
@@ -163,10 +162,10 @@ impl Folds {
         spread(&logs)
     }
 
-    /// Errors of the steps that the efficiency model answers for.
+    /// Errors of the steps that the efficiency model predicts.
     fn judged(&self, steps: &[PublishedStep], design: &Design) -> Vec<Judged> {
         let gpus: Vec<&GpuSlug> = self.without_gpu.keys().collect();
-        // The others are answered by other models.
+        // Other models predict the others.
         let is_answered =
             |step: &PublishedStep| is_by_efficiency(&Decoded::all(&step.profile), step.profile.workload.precision);
         let known = steps.iter().enumerate().filter(|(_, step)| step.extent == Extent::Step && is_answered(step));
@@ -185,7 +184,7 @@ impl Folds {
     }
 }
 
-/// The GPUs with ranges of their own: those with [`ENOUGH`] steps of a mode and precision.
+/// GPUs with their own ranges: those with [`ENOUGH`] steps of a mode and precision.
 fn many(steps: &[PublishedStep]) -> BTreeSet<GpuSlug> {
     let mut counts: BTreeMap<(&GpuSlug, &str, Option<&str>), usize> = BTreeMap::new();
     for step in steps.iter().filter(|step| step.extent == Extent::Step) {
@@ -195,7 +194,7 @@ fn many(steps: &[PublishedStep]) -> BTreeSet<GpuSlug> {
     counts.into_iter().filter(|(_, count)| *count >= ENOUGH).map(|((gpu, ..), _)| gpu.clone()).collect()
 }
 
-/// What follows from the errors of steps.
+/// Facts from the errors of steps.
 struct Known {
     steps: StepFacts,
     ranges: Vec<StepRanges>,
@@ -203,26 +202,26 @@ struct Known {
 
 /// ln(measured / predicted) of a step by models that did not see it.
 struct Judged {
-    /// Which step.
+    /// Index of the step.
     at: usize,
-    /// The number of its GPU.
+    /// Number of its GPU.
     gpu: usize,
-    /// The family of its network left out.
+    /// Without the family of its network.
     seen: f64,
-    /// Its GPU left out too.
+    /// Without its GPU too.
     unseen: f64,
-    /// Both without the roofline's share, as where the step was recorded on another GPU.
+    /// Both without the roofline's share, as if the step was recorded on another GPU.
     without_roofline: [f64; 2],
 }
 
-/// How far steps deviate from the sum of their operators.
+/// Deviation of steps from the sum of their operators.
 fn facts(steps: &[PublishedStep], judged: &[&Judged]) -> StepFacts {
     let mut alike: BTreeMap<String, Vec<&Judged>> = BTreeMap::new();
     for judged in judged {
         let workload = &steps[judged.at].profile.workload;
         alike.entry(format!("{} {:?}", workload.name, workload.precision)).or_default().push(judged);
     }
-    // The origin is a GPU that is known, the destination is not.
+    // The origin is a known GPU, the destination is not.
     let mut pairs = Vec::new();
     for same in alike.values() {
         for here in same {
@@ -246,8 +245,8 @@ fn facts(steps: &[PublishedStep], judged: &[&Judged]) -> StepFacts {
     }
 }
 
-/// Ranges by mode and precision, where there are steps enough. Every family of networks on a GPU
-/// counts alike: its steps err together, and most steps are those of a few GPUs.
+/// Ranges by mode and precision, if there are enough steps. Every family of networks on a GPU has the same weight: its
+/// steps err together, and most steps are from a few GPUs.
 fn ranges(steps: &[PublishedStep], judged: &[&Judged]) -> Vec<StepRanges> {
     let mut kinds: Vec<(Mode, Precision)> = Vec::new();
     for judged in judged {
@@ -275,7 +274,7 @@ fn ranges(steps: &[PublishedStep], judged: &[&Judged]) -> Vec<StepRanges> {
     kinds.into_iter().filter_map(of).collect()
 }
 
-/// How far GPUs deviate as a whole, in logarithms: what 80 % of them stay within, about their middle.
+/// Deviation of GPUs as a whole, in logarithms: the half-width of their 80 % range about the middle.
 fn between_gpus(judged: &[&Judged]) -> f64 {
     let mut gpus: BTreeMap<usize, Vec<(f64, f64)>> = BTreeMap::new();
     for judged in judged {
@@ -286,8 +285,8 @@ fn between_gpus(judged: &[&Judged]) -> f64 {
     quantile(middles.iter().map(|log| ((log - middle).abs(), 1.0)).collect(), COVERAGE).unwrap_or(0.0)
 }
 
-/// A range from the steps on so many GPUs, for one that is none of them: it deviates by more than the few have shown.
-/// What GPUs deviate by in any mode and precision counts as one of theirs.
+/// A range from steps on this many GPUs, widened for another GPU, which may deviate more than the few have shown.
+/// Deviations of GPUs in any mode and precision count.
 fn for_another(spread: Spread, between: f64, gpus: usize) -> Spread {
     let end = |factor: f64| factor.ln().hypot(between / (gpus as f64).sqrt());
     Spread { low: (-end(spread.low.min(1.0))).exp(), high: end(spread.high.max(1.0)).exp(), ..spread }
@@ -303,14 +302,14 @@ pub(crate) fn is_iteration(step: &PublishedStep) -> bool {
         && updates()
 }
 
-/// The median of others' logs: those of steps on other GPUs of other families.
+/// Median of the logarithms of steps on other GPUs of other families.
 pub(crate) fn median_of_others(steps: &[PublishedStep], logs: &[(usize, f64)], at: usize) -> Option<f64> {
     let is_other = |other: usize| steps[other].gpu != steps[at].gpu && steps[other].family != steps[at].family;
     quantile(logs.iter().filter(|(other, _)| is_other(*other)).map(|&(_, log)| (log, 1.0)).collect(), 0.5)
 }
 
-/// The factor of whole training iterations, and what is left of each by the factor of the others;
-/// every network counts alike there.
+/// The factor of whole training iterations, and the residual of each by the factor of the others; every network has the
+/// same weight.
 fn iterations(steps: &[PublishedStep], logs: &[(usize, f64)]) -> Option<Iterations> {
     let factor = quantile(logs.iter().map(|&(_, log)| (log, 1.0)).collect(), 0.5)?;
     let mut networks: BTreeMap<&str, usize> = BTreeMap::new();
@@ -325,13 +324,13 @@ fn iterations(steps: &[PublishedStep], logs: &[(usize, f64)]) -> Option<Iteratio
     Some(Iterations { factor: factor.exp(), unseen: spread(&left)? })
 }
 
-/// The 80 % range of logs for a GPU that is none of theirs, as far up as down: which way it deviates the others do not tell.
+/// The 80 % range of logarithms for another GPU, symmetric: the others do not show in which direction it deviates.
 pub(super) fn either_way(logs: &[(usize, f64)]) -> Option<Spread> {
     let both: Vec<(usize, f64)> = logs.iter().flat_map(|&(number, log)| [(number, log), (number, -log)]).collect();
     spread(&both).map(|spread| Spread { cases: logs.len(), ..spread })
 }
 
-/// Logs by which every family of networks on a GPU counts alike in a range; `None` of too few.
+/// Logarithms for a range, with the same weight for every family of networks on a GPU; `None` if there are too few.
 fn of_families(steps: &[PublishedStep], judged: &[&Judged], log: &dyn Fn(&Judged) -> f64) -> Option<Vec<(usize, f64)>> {
     let mut families: BTreeMap<(usize, &str), usize> = BTreeMap::new();
     let logs: Vec<(usize, f64)> = judged
@@ -349,8 +348,8 @@ mod tests {
     use super::*;
     use crate::learn::efficiency::tests::step;
 
-    /// One GPU with a hundred steps of a family that is predicted well, ten with one each of a
-    /// family that is not: these do not drown in those, and have no range of their own.
+    /// One GPU with a hundred steps of a well predicted family, ten with one each of a badly predicted family: the
+    /// latter keep their weight, and have no separate range.
     #[test]
     fn families_on_a_gpu_count_alike() {
         let [many, other] = ["rtx-3090", "t4"].map(|slug| step(slug, 64, 0.0, 0.0));
@@ -373,11 +372,11 @@ mod tests {
         assert_eq!((found.mode, found.precision), (Mode::Training, Precision::AmpFp16));
         assert_eq!(found.boards.keys().collect::<Vec<_>>(), ["rtx-3090"]);
         assert!((found.boards["rtx-3090"].high.ln() - 0.01).abs() < 1e-9);
-        // Their middles are 0.12 apart.
+        // Their medians are 0.12 apart.
         let end = 0.7_f64.hypot(0.12 / 2_f64.sqrt());
         assert!((found.unseen.low.ln() + end).abs() < 1e-9 && (found.unseen.high.ln() - end).abs() < 1e-9, "{found:?}");
         assert!(ranges(&steps, &judged[21..]).is_empty(), "too few");
-        // All on one side: as far up as down.
+        // All on one side: a symmetric range.
         let one_sided: Vec<Judged> =
             errors.iter().map(|one| Judged { unseen: one.unseen.abs(), without_roofline: [0.0; 2], ..*one }).collect();
         let judged: Vec<&Judged> = one_sided.iter().collect();
@@ -388,7 +387,7 @@ mod tests {
         }
     }
 
-    /// Of ten that are all predicted too fast, by up to 1.0 in logarithms, eight in ten and a bit are within 0.9.
+    /// Ten that are all predicted too fast, by up to 1.0 in logarithms: 80 % are within 0.9.
     #[test]
     fn another_gpu_may_deviate_the_other_way() {
         let logs: Vec<(usize, f64)> = (1..=10).map(|tenths| (0, f64::from(tenths) / 10.0)).collect();
@@ -397,8 +396,8 @@ mod tests {
         assert_eq!(found.cases, 10);
     }
 
-    /// GPUs that are 0, 0.1 and 0.2 off deviate by 0.1 from their middle. A range from four of them is wider by half of
-    /// that in quadrature, from one by all; an end on the wrong side of 1 becomes that deviation alone.
+    /// GPUs that are off by 0, 0.1 and 0.2 deviate by 0.1 from their middle. A range from four of them widens by half
+    /// of that in quadrature, from one by all; an end on the wrong side of 1 becomes that deviation alone.
     #[test]
     fn ranges_from_few_gpus_are_wider_for_another() {
         let errors: Vec<Judged> = (0..9)

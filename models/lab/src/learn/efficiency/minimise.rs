@@ -1,38 +1,38 @@
-//! Where the objective is least: Levenberg's and Marquardt's method over the terms, some of which cannot be below 0.
+//! Minimises the objective by the Levenberg–Marquardt method over the terms, some of which cannot be below 0.
 
 use habitat_tui::predict::efficiency::Prior;
 
 use super::Row;
 
-/// Standard deviation of a step's log that the terms are not to explain.
+/// Standard deviation of a step's logarithm that the terms do not explain.
 const SIGMA: f64 = 0.06;
-/// Deviations, in units of [`SIGMA`], from which on an error counts by its size.
+/// Deviation, in units of [`SIGMA`], from which on the loss is linear.
 const ROBUST: f64 = 1.0;
-/// Passes over the steps, at most.
+/// Most passes over the steps.
 const PASSES: usize = 100;
-/// Damping at the start, and its bounds: with less the steps of the method overshoot the terms that cannot be below 0,
-/// with more it stands still.
+/// Damping at the start, and its bounds: with less, the method overshoots the terms that cannot be below 0; with more,
+/// it stalls.
 const DAMPING: f64 = 1e-3;
 const LEAST_DAMPING: f64 = 1e-6;
 const MOST_DAMPING: f64 = 1e6;
-/// The least part of the objective that a pass has to take off for another to follow.
+/// Least relative gain of a pass for another to follow.
 const LEAST_GAIN: f64 = 1e-8;
 
-/// The weight of a residual by its size, and what it costs (Huber 1964, in units of σ).
+/// Weight and loss of a residual (Huber 1964, in units of σ).
 fn robust(residual: f64) -> (f64, f64) {
     let size = (residual / SIGMA).abs();
     if size <= ROBUST { (1.0, size * size / 2.0) } else { (ROBUST / size, ROBUST * size - ROBUST * ROBUST / 2.0) }
 }
 
-/// What is made small, of rows and priors.
+/// The objective, from rows and priors.
 pub(super) fn objective(rows: &[&Row], values: &[f64], priors: &[Prior]) -> f64 {
     let steps: f64 = rows.iter().map(|row| row.weight * robust(row.residual(values, None)).1).sum();
     let terms = values.iter().zip(priors).map(|(value, prior)| ((value - prior.mean) / prior.width).powi(2) / 2.0);
     steps + terms.sum::<f64>()
 }
 
-/// The values of the terms for which the objective is least, by Levenberg's and Marquardt's method from those at the
-/// start; `slows` are those that cannot be below 0.
+/// Values of the terms at the least objective, by the Levenberg–Marquardt method from those at the start; `slows` are
+/// those that cannot be below 0.
 pub(super) fn minimise(rows: &[&Row], priors: &[Prior], slows: &[bool], start: Vec<f64>) -> Vec<f64> {
     let mut values = start;
     let (mut damping, mut cost) = (DAMPING, objective(rows, &values, priors));
@@ -57,7 +57,7 @@ pub(super) fn minimise(rows: &[&Row], priors: &[Prior], slows: &[bool], start: V
     values
 }
 
-/// The step of the damped equations in which terms that would fall below 0 go to 0, and the others count on that.
+/// The step of the damped equations in which terms that would fall below 0 go to 0, and the others allow for that.
 pub(super) fn bounded_step(
     (normal, gradient): (&[Vec<f64>], &[f64]),
     damping: f64,
@@ -89,8 +89,8 @@ pub(super) fn bounded_step(
     }
 }
 
-/// The normal equations without the terms that stand at 0 and are drawn below it: these keep their values, and the
-/// others do not count on their moving.
+/// The normal equations without the terms that are at 0 and pulled below it: these keep their values, and the others do
+/// not expect them to move.
 pub(super) fn held_equations(
     rows: &[&Row],
     values: &[f64],
@@ -137,7 +137,7 @@ fn normal_equations(rows: &[&Row], values: &[f64], priors: &[Prior]) -> (Vec<Vec
     (normal, gradient)
 }
 
-/// The step of the damped normal equations, by Cholesky's decomposition.
+/// The step of the damped normal equations, by Cholesky decomposition.
 fn solve(normal: &[Vec<f64>], gradient: &[f64], damping: f64) -> Vec<f64> {
     let count = gradient.len();
     let mut lower = vec![vec![0.0; count]; count];
