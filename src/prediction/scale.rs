@@ -25,7 +25,7 @@ mod machines;
 mod model_parallel;
 
 pub use super::fabric::Link;
-pub use basis::{BoardLink, OnReplicas, Scaling, ScalingBasis, WaitForData};
+pub use basis::{BoardLink, LayoutCost, OnReplicas, Scaling, ScalingBasis, WaitForData};
 pub use factors::{Factors, LayoutFactors, fit_layouts};
 pub use machines::{Layout, ModelParallel, Network};
 pub use model_parallel::optimizer_step;

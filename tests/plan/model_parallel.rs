@@ -2,7 +2,8 @@
 
 use habitat_tui::plan::check::{CheckError, check, check_sources};
 use habitat_tui::plan::{
-    Goal, LayoutChoice, Limits, Objective, Plan, PlanError, PlanStatus, RejectionKind, ShardingChoice, Work, plan,
+    Goal, LayoutChoice, LayoutVerdict, Limits, Objective, Plan, PlanError, PlanStatus, RejectionKind, ShardingChoice,
+    Work, plan,
 };
 use habitat_tui::predict::memory::Activations;
 use habitat_tui::predict::scale::{ModelParallel, ScaleError};
@@ -275,6 +276,48 @@ fn the_search_finds_the_fastest_layout() {
         let own = searched.confidence.end(&part.hours).get();
         assert!(own / hours < 1.0 + 1e-9, "{machines} {:?} {own} {parallel:?} {hours}", part.parallel);
     }
+}
+
+/// The plan's layout is among others of its machines, fastest first: each as fast as a plan that names it, or short of
+/// memory, or wider than the links.
+#[test]
+fn the_layouts_beside_the_plans_say_why_they_lost() {
+    let searched = Goal { layout: LayoutChoice::Auto, ..divided(1, 1, 2) };
+    let plan = planned(&with_activations(24.0), &machine(8), &searched);
+    let (part, own) = (&plan.parts[0], plan.chosen_layout().unwrap());
+    assert_eq!((plan.layouts[own].parallel, plan.layouts[own].sharding), (part.parallel, part.sharding));
+    assert!((3..=6).contains(&plan.layouts.len()), "{:?}", plan.layouts);
+    let (mut slower, mut short) = (0, 0);
+    for (place, option) in plan.layouts.iter().enumerate() {
+        let given = Goal {
+            layout: LayoutChoice::Given,
+            model_parallel: option.parallel,
+            sharding: ShardingChoice::of(option.sharding),
+            ..searched.clone()
+        };
+        let named = planned(&with_activations(24.0), &machine(8), &given);
+        let step = named.parts.first().map(|part| part.step_time_us.mid);
+        match option.verdict {
+            LayoutVerdict::Chosen => assert_eq!(step, Some(part.step_time_us.mid)),
+            LayoutVerdict::Time { share, .. } => {
+                assert!((step.unwrap() / part.step_time_us.mid - 1.0 - share).abs() < 1e-9, "{option:?}");
+                assert!(place > own && option.verdict.words().starts_with('+'), "{option:?}");
+                slower += 1;
+            }
+            LayoutVerdict::Memory { short_bytes, .. } => {
+                assert!(place < own && step.is_none() && short_bytes.get() > 0.0, "{option:?}");
+                short += 1;
+            }
+            LayoutVerdict::LeavesLinks { joined } => assert_eq!((joined, step), (8, None)),
+        }
+    }
+    assert!(slower >= 2 && short == 1, "{:?}", plan.layouts);
+    // A layout that the user names stands among them too; a model that fits on one GPU has none.
+    let named = planned(&with_activations(24.0), &machine(8), &divided(8, 1, 2));
+    assert_eq!(named.chosen_layout().map(|own| named.layouts[own].parallel.tensor), Some(8));
+    let mut small = model();
+    small.predictions[0].memory.fits = Fits::Yes;
+    assert_eq!(planned(&small, &machine(8), &searched).layouts, []);
 }
 
 /// Of all layouts that do not fit, the one that needs least is told.

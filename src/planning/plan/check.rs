@@ -12,7 +12,7 @@ use super::{Accept, Confidence, Data, Part, Plan, PlanStatus, Quota, Use};
 use crate::pricing::{Billing, Doubt, Held, Market, Offer, PriceBook, Tier, region};
 use habitat_base::units::Bytes;
 use habitat_prediction::memory::Share;
-use habitat_prediction::scale::{Layout, Network, optimizer_step};
+use habitat_prediction::scale::{Layout, optimizer_step};
 use habitat_prediction::{Estimate, Fits, Mode, Prediction, Predictions, Sharding, Supply};
 
 pub use super::error::CheckError;
@@ -184,14 +184,7 @@ pub fn check_sources(plan: &Plan, predictions: &Predictions, prices: &PriceBook)
             let at = at.ok_or_else(|| wrong("its batch is not the profile's, and no other batch was predicted"))?;
             (at.step, &at.data, &at.memory)
         };
-        let layout = Layout {
-            machines: part.machines,
-            gpus: offer.gpu_count,
-            cpus: offer.vcpus,
-            network: Network::new(offer.network_gbit_per_second, plan.goal.assumptions.network(offer)),
-            sharding: part.sharding,
-            parallel: part.parallel,
-        };
+        let layout = part.layout(&plan.goal);
         let parameters = predictions.workload.parameter_count;
         let share = Share::new(
             &layout,

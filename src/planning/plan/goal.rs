@@ -155,6 +155,16 @@ impl ShardingChoice {
         matches!(self, Self::None)
     }
 
+    /// The choice of this degree alone.
+    pub const fn of(sharding: Sharding) -> Self {
+        match sharding {
+            Sharding::None => Self::None,
+            Sharding::Zero1 => Self::Zero1,
+            Sharding::Zero2 => Self::Zero2,
+            Sharding::Zero3 => Self::Zero3,
+        }
+    }
+
     /// Stages to try, in order.
     ///
     /// With pipeline stages, gradients and parameters are not divided, since each micro-batch would have to gather and

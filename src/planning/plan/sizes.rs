@@ -7,7 +7,7 @@ use habitat_base::units::{Micros, SHORTEST_STEP_US, most};
 use habitat_prediction::memory::Share;
 use habitat_prediction::scale::{Layout, ModelParallel, ScaleError, ScaledStep, optimizer_step};
 use habitat_prediction::{
-    Estimate, Finding, Fits, MemoryFit, Mode, Prediction, Predictions, Sharding, Supply, Workload,
+    AtBatch, Estimate, Finding, Fits, MemoryFit, Mode, Prediction, Predictions, Sharding, Supply, Workload,
 };
 
 /// Maximum number of GPUs for a proposal to shard (a choice).
@@ -118,11 +118,8 @@ fn sizes(
     let own = At::own(prediction, workload).sized(prediction, layout, workload, goal);
     // The reasons against these are not shown.
     let divides = |batch| accumulation(goal.global_batch, Some(batch), Runners::new(&layout)).is_ok();
-    let others = prediction.at_batches.iter().filter(|at| divides(at.batch_size)).filter_map(|at| {
-        let (batch, data, why) = (Some(at.batch_size), at.data.as_ref(), Some(&at.why));
-        let at = At { batch, step: at.step, data, memory: &at.memory, why };
-        at.sized(prediction, layout, workload, goal).ok()
-    });
+    let others = prediction.at_batches.iter().filter(|at| divides(at.batch_size));
+    let others = others.filter_map(|at| At::other(at).sized(prediction, layout, workload, goal).ok());
     let others: Vec<SizedStep> = others.collect();
     match own {
         Err(obstacle) if others.is_empty() => Err(obstacle),
@@ -206,6 +203,28 @@ fn fastest(
     }
 }
 
+/// A layout with its step and its memory on a GPU, which may not suffice.
+pub(super) struct Tried {
+    pub(super) layout: Layout,
+    pub(super) scaled: ScaledStep,
+    pub(super) memory: MemoryFit,
+}
+
+/// Tries a layout with a batch on each GPU or replica; `None` if it does not divide the global batch.
+pub(super) fn tried(
+    prediction: &Prediction,
+    layout: Layout,
+    batch: Option<u64>,
+    (workload, goal): (&Workload, &Goal),
+) -> Option<Tried> {
+    let own = Some(At::own(prediction, workload)).filter(|at| at.batch == batch);
+    let at = own.or_else(|| prediction.at_batches.iter().map(At::other).find(|at| at.batch == batch))?;
+    let batches = accumulation(goal.global_batch, batch, Runners::new(&layout)).ok()?;
+    let scaled = at.scaled(prediction, &layout, (workload, goal), batches).ok()?;
+    let memory = at.memory.on_replica(layout.sharding, &at.share(prediction, &layout, workload, Some(batches)));
+    Some(Tried { layout, scaled, memory })
+}
+
 fn undominated(all: Vec<SizedStep>, layout: &Layout) -> Vec<SizedStep> {
     let rates: Vec<[f64; 2]> = all.iter().map(|step| step.rates(layout)).collect();
     let is_beaten = |place: usize| {
@@ -248,6 +267,11 @@ impl<'p> At<'p> {
         Self { batch: batch_size(workload), step, data, memory: &prediction.memory, why: None }
     }
 
+    fn other(at: &'p AtBatch) -> Self {
+        let (batch, data, why) = (Some(at.batch_size), at.data.as_ref(), Some(&at.why));
+        Self { batch, step: at.step, data, memory: &at.memory, why }
+    }
+
     /// Filters, most important first.
     fn sized(
         &self,
@@ -273,8 +297,8 @@ impl<'p> At<'p> {
             return Err(Reason::UpdateTooLong { batches }.into());
         }
         let layout = Layout { sharding, ..layout };
-        let one = prediction.micro_batch(single, self.batch, self.data);
-        let scaled = optimizer_step(&one, gpu, &layout, workload, goal.assumptions.factors(), batches)
+        let scaled = self
+            .scaled(prediction, &layout, (workload, goal), batches)
             .map_err(|error| Reason::NotScalable { gpus, error })?;
         let divided = (sharding != Sharding::None || !layout.parallel.is_none()).then(|| {
             if !layout.parallel.is_none() {
@@ -294,6 +318,17 @@ impl<'p> At<'p> {
             memory: note,
             why: self.why.cloned(),
         })
+    }
+
+    fn scaled(
+        &self,
+        prediction: &Prediction,
+        layout: &Layout,
+        (workload, goal): (&Workload, &Goal),
+        batches: u64,
+    ) -> Result<ScaledStep, ScaleError> {
+        let one = prediction.micro_batch(&self.step, self.batch, self.data);
+        optimizer_step(&one, &prediction.gpu, layout, workload, goal.assumptions.factors(), batches)
     }
 
     /// Share of one GPU that runs this number of batches per update.

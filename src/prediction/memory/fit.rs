@@ -160,7 +160,7 @@ impl MemoryFit {
         let division = Division::Replica {
             parallel,
             stage: least.and_then(|(_, stage)| stage),
-            sharded: (sharding != Sharding::None && peers > 1).then_some((sharding, replicas)),
+            sharded: (sharding != Sharding::None && peers > 1).then_some((sharding, peers)),
             without_sequences: without.filter(|_| parallel.tensor > 1),
         };
         let needed = least.map(|(bytes, _)| bytes);

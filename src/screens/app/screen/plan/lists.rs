@@ -47,7 +47,7 @@ pub(super) fn offers(app: &App) -> Vec<&OfferId> {
     match app.planner.lower {
         Lower::Alternatives => candidates(app).into_iter().map(|(part, _)| &part.offer.id).collect(),
         Lower::Rejected => rejected(app).into_iter().map(|one| &one.offer).collect(),
-        Lower::Beside | Lower::Timeline | Lower::Chart | Lower::Notes => Vec::new(),
+        Lower::Beside | Lower::Timeline | Lower::Chart | Lower::Layouts | Lower::Notes => Vec::new(),
     }
 }
 
