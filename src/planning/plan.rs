@@ -172,6 +172,8 @@ pub struct Part {
     pub sharding: Sharding,
     /// GPUs that share one replica of the model.
     pub parallel: ModelParallel,
+    /// Hours to write a checkpoint.
+    pub checkpoint_write: Hours,
     /// Samples per step on ONE GPU, or per micro-batch of one replica; `None` if unknown.
     pub batch_size: Option<u64>,
     /// Batches that each GPU or replica runs per optimizer step, with accumulated gradients.
@@ -230,6 +232,12 @@ impl Part {
         let network = Network::new(offer.network_gbit_per_second, goal.assumptions.network(offer));
         let (machines, gpus, cpus, sharding) = (self.machines, offer.gpu_count, offer.vcpus, self.sharding);
         Layout { machines, gpus, cpus, network, sharding, parallel: self.parallel }
+    }
+
+    /// Replicas that divide the state among one another.
+    pub fn shards(&self) -> u32 {
+        let (machines, sharding, parallel) = (self.machines, self.sharding, self.parallel);
+        Layout { machines, sharding, parallel, ..Layout::one_machine(self.offer.gpu_count) }.shards()
     }
 
     /// Replicas of the model, each with its own batches; the number of GPUs if they do not share one.
@@ -352,6 +360,8 @@ pub enum RejectionKind {
     NotAccepted,
     /// Excluded by the goal's limits.
     Limits,
+    /// Lost before it has written a checkpoint and restarted.
+    LostTooOften,
     /// Too slow for the deadline.
     Deadline,
     /// Too expensive for the budget.

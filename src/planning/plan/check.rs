@@ -185,6 +185,9 @@ pub fn check_sources(plan: &Plan, predictions: &Predictions, prices: &PriceBook)
             (at.step, &at.data, &at.memory)
         };
         let layout = part.layout(&plan.goal);
+        let size = prediction.memory.states.map(|states| states.parameters + states.optimizer);
+        let write = plan.goal.assumptions.write(size, part.machines);
+        compare(&format!("checkpoint of {}", part.offer.id), &[part.checkpoint_write.get()], &[write.get()])?;
         let parameters = predictions.workload.parameter_count;
         let share = Share::new(
             &layout,
@@ -333,10 +336,7 @@ fn within_limits(part: &Part, plan: &Plan) -> Result<(), CheckError> {
             "it has too many machines",
         ),
         (!layouts::allows(&plan.goal, part.parallel), "its model parallelism differs from the goal"),
-        (
-            !layouts::sharding(&plan.goal).stages(part.parallel).contains(&part.sharding),
-            "its sharding differs from the goal",
-        ),
+        (!layouts::sharding(&plan.goal).stages(true).contains(&part.sharding), "its sharding differs from the goal"),
         (part.all_gpus() < limits.min_gpus, "it has too few GPUs"),
         (limits.max_gpus.is_some_and(|most| part.all_gpus() > most), "it has too many GPUs"),
         (limits.max_price.is_some_and(|most| part.price().get() > most.get()), "it costs too much per hour"),

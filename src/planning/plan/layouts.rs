@@ -70,7 +70,8 @@ pub(super) fn candidates(
             let length = predictions.workload.sequence_length.unwrap_or_default();
             let contexts = CONTEXTS.into_iter().filter(move |&context| {
                 let tokens = length / u64::from(context);
-                context == 1 || (tokens >= CONTEXT_TOKENS && divides(parallel.gpus() * context, all))
+                let is_whole = length.is_multiple_of(context.into()) && tokens >= CONTEXT_TOKENS;
+                context == 1 || (is_whole && divides(parallel.gpus() * context, all))
             });
             contexts.map(move |context| ModelParallel { context, ..parallel })
         })
@@ -158,8 +159,13 @@ pub(super) fn beside(
     let own = part.layout(goal);
     let each = candidates(prediction, &own, predictions, &free).into_iter();
     let each = each.flat_map(|parallel| std::iter::once(parallel).chain(recomputed(prediction, parallel)));
-    let each = each.flat_map(|parallel| ShardingChoice::Auto.stages(parallel).iter().map(move |&of| (parallel, of)));
-    let each = each.map(|(parallel, sharding)| Layout { sharding, parallel, ..own });
+    let each = each.flat_map(|parallel| {
+        let hybrid = Layout { sharding: Sharding::Hsdp, parallel, ..own };
+        let stages = ShardingChoice::Auto.stages(hybrid.shards() < hybrid.replicas());
+        let is_alone = hybrid.replicas() * parallel.context <= 1;
+        let stages = if is_alone { &stages[..1] } else { stages };
+        stages.iter().map(move |&sharding| Layout { sharding, ..hybrid })
+    });
     let mut all: Vec<Tried> =
         each.filter_map(|layout| tried(prediction, layout, part.batch_size, (&predictions.workload, &free))).collect();
     all.sort_by(|a, b| a.scaled.step.range.mid.total_cmp(&b.scaled.step.range.mid));
@@ -169,7 +175,7 @@ pub(super) fn beside(
         |layout| layout.parallel.pipeline,
         |layout| layout.parallel.context,
         |layout| layout.parallel.expert,
-        |layout| u32::from(layout.sharding == Sharding::Zero3),
+        |layout| u32::from(layout.sharding >= Sharding::Zero3),
         |layout| u32::from(layout.parallel.recompute),
     ];
     let fastest = |is: &dyn Fn(&Tried) -> bool| all.iter().position(is);

@@ -154,9 +154,9 @@ fn run(row: &str) -> Option<(&str, f64, f64, u32)> {
 /// where the trace ends too soon to say.
 fn replay(trace: &Trace, start: f64, plan: &Plan, work: f64, changes: bool) -> Option<(f64, f64)> {
     let assumed = &plan.goal.assumptions;
-    let [setup, interval, write, restart] =
-        [assumed.setup, assumed.checkpoint_interval, assumed.checkpoint_write, assumed.restart].map(Hours::get);
     let spot = plan.parts.iter().find(|part| part.offer.tier == Tier::Spot)?;
+    let [setup, interval, write, restart] =
+        [assumed.setup, assumed.checkpoint_interval, spot.checkpoint_write, assumed.restart].map(Hours::get);
     let share = spot.work.get() / plan.work.get();
     // Until then work can be left undone: the deadline less what the other machine needs.
     let change = plan.switch.as_ref().filter(|_| changes);

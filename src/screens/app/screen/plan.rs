@@ -3,6 +3,7 @@
 mod beside;
 mod frontier;
 mod goal;
+mod layouts;
 mod lists;
 pub mod offer;
 mod places;
@@ -32,7 +33,7 @@ use habitat_planning::pricing::Tier;
 use habitat_reports::table::{Cell, Column, Table};
 use habitat_reports::theme::{GlyphSet, Role};
 use habitat_reports::words::{self, Words};
-use habitat_reports::{format, layouts, parts, uses};
+use habitat_reports::{format, parts, uses};
 
 /// The pane in focus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -118,7 +119,7 @@ impl Behaviour for PlanScreen {
             Needs::Changed => !app.planner.earlier.is_empty(),
             Needs::SortableTable => !self.sorts(app).is_empty(),
             Needs::Detail => {
-                offer::selected(app).is_some() || frontier_point(app).is_some() || goal::layout(app).is_some()
+                offer::selected(app).is_some() || frontier_point(app).is_some() || layouts::selected(app).is_some()
             }
             needs => matches!(needs, Needs::Rows | Needs::Table | Needs::Panes | Needs::PlanScreen),
         }
@@ -134,8 +135,8 @@ impl Behaviour for PlanScreen {
                 goal::take(app);
                 app.start_plan(effects);
             }
-            Action::Open if goal::layout(app).is_some() => {
-                goal::take_layout(app);
+            Action::Open if layouts::selected(app).is_some() => {
+                layouts::take(app);
                 app.start_plan(effects);
             }
             Action::Open => {
@@ -365,7 +366,7 @@ pub(crate) fn lower_table(app: &App) -> Option<Table> {
         Lower::Beside => Some(beside_table(app)),
         Lower::Timeline => Some(timeline_table(app)),
         Lower::Chart => Some(frontier_table(app)),
-        Lower::Layouts => Some(layouts_table(app)),
+        Lower::Layouts => Some(layouts::table(app)),
         Lower::Rejected => Some(rejected_table(app, 0..usize::MAX)),
         Lower::Notes => None,
     }
@@ -453,12 +454,6 @@ pub(crate) fn alternatives_table(app: &App) -> Table {
 pub(crate) fn timeline_table(app: &App) -> Table {
     let table = app.plan.value().map_or_else(Table::default, uses::table);
     lower(app, table.columns, table.rows, "No plan meets the limits; see the reasons above, or relax the limits.")
-}
-
-/// Layouts of the plan's machines.
-fn layouts_table(app: &App) -> Table {
-    let table = app.plan.value().map_or_else(Table::default, layouts::table);
-    lower(app, table.columns, table.rows, "Each GPU of the plan holds a whole model: no layout was searched.")
 }
 
 /// Legend of its bars.

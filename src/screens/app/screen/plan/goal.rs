@@ -1,6 +1,6 @@
 //! The goal as sliders and switches.
 
-use super::{Lower, Pane};
+use super::Pane;
 use crate::action::Action;
 use crate::app::App;
 use crate::app::Tone;
@@ -8,7 +8,7 @@ use crate::app::msg::Effect;
 use crate::app::slider::{Knob, Ladder, parse};
 use habitat_base::units::{Hours, Samples, Usd, most};
 use habitat_planning::deadline::deadline;
-use habitat_planning::plan::{Accept, Confidence, LayoutChoice, LayoutOption, Objective, Part, ShardingChoice, Work};
+use habitat_planning::plan::{Accept, Confidence, Objective, Part, Work};
 use habitat_planning::pricing::Tier;
 use habitat_planning::values;
 use habitat_reports::format;
@@ -125,19 +125,6 @@ pub(super) fn take(app: &mut App) {
     goal.deadline = Some(hours);
     goal.budget = goal.budget.filter(|budget| budget.get() >= cost.get());
     goal.objective = Objective::Cost;
-}
-
-/// The layout under the cursor in the view of layouts; `None` in other views.
-pub(super) fn layout(app: &App) -> Option<&LayoutOption> {
-    let is_there = app.planner.lower == Lower::Layouts && app.planner.pane == Pane::Lower;
-    app.plan.value()?.layouts.get(app.planner.list.selected).filter(|_| is_there)
-}
-
-/// Adjusts the goal so that plans use the layout under the cursor.
-pub(super) fn take_layout(app: &mut App) {
-    let Some(&LayoutOption { sharding, parallel, .. }) = layout(app) else { return };
-    let goal = &mut app.setup.goal;
-    (goal.layout, goal.sharding, goal.model_parallel) = (LayoutChoice::Given, ShardingChoice::of(sharding), parallel);
 }
 
 /// Sets a slider to a position from 0 to 1; the far end means no limit.
