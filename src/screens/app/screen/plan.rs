@@ -12,6 +12,7 @@ pub use beside::{beside_table, beside_words};
 use frontier::planned_point;
 pub use frontier::{cursor_words, frontier_point, frontier_table};
 pub use goal::{knob_words, ladder, set_knob, set_work, slide, toggles, value, work_words};
+pub(crate) use lists::next_lower;
 use lists::{ALTERNATIVES_BY, REJECTED_BY};
 pub use lists::{arrange, candidates, rejected};
 pub(in crate::app) use places::toggle as toggle_place;
@@ -254,14 +255,6 @@ fn show(app: &mut App, lower: Lower) {
         _ => None,
     };
     app.planner.list = ListState { selected: selected.unwrap_or(0), ..ListState::default() };
-}
-
-/// The next view of the lower pane; layouts only if there are some.
-pub(crate) fn next_lower(app: &App) -> Lower {
-    let place = Lower::ALL.iter().position(|lower| *lower == app.planner.lower).unwrap_or(0);
-    let no_layouts = app.plan.value().is_none_or(|plan| plan.layouts.is_empty());
-    let mut next = Lower::ALL.into_iter().cycle().skip(place + 1);
-    next.find(|lower| *lower != Lower::Layouts || !no_layouts).unwrap_or_default()
 }
 
 /// Whether the chart fits beside the table.

@@ -51,6 +51,14 @@ pub(super) fn offers(app: &App) -> Vec<&OfferId> {
     }
 }
 
+/// The next view of the lower pane; layouts only if there are some.
+pub(crate) fn next_lower(app: &App) -> Lower {
+    let place = Lower::ALL.iter().position(|lower| *lower == app.planner.lower).unwrap_or(0);
+    let no_layouts = app.plan.value().is_none_or(|plan| plan.layouts.is_empty());
+    let mut next = Lower::ALL.into_iter().cycle().skip(place + 1);
+    next.find(|lower| *lower != Lower::Layouts || !no_layouts).unwrap_or_default()
+}
+
 /// Whether an offer passes a filter of words and figures: `lambda`, `4090 cost<100`.
 fn passes(list: &ListState, part: &Part) -> bool {
     let market = part.offer.trust.market.name();
