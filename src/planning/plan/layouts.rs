@@ -179,7 +179,7 @@ pub(super) fn beside(
         |layout| u32::from(layout.parallel.recompute),
     ];
     let fastest = |is: &dyn Fn(&Tried) -> bool| all.iter().position(is);
-    // Of the faster ones without enough memory, the nearest to it.
+    // The nearest to enough memory among the faster ones.
     let over = |place: &usize| all[*place].memory.needed.filter(|_| all[*place].memory.fits == Fits::No);
     let short = (0..chosen).filter_map(|place| Some((place, over(&place)?)));
     let short = short.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(place, _)| place);
