@@ -7,7 +7,7 @@ use super::format;
 use super::parts::LayoutJson;
 use super::table::{Cell, Column, Table};
 use super::theme::Role;
-use super::words::{Told, Words};
+use super::words::{Note, Words};
 use habitat_base::units::{Bytes, Micros};
 use habitat_planning::plan::{LayoutOption, LayoutVerdict, Plan};
 use habitat_prediction::Sharding;
@@ -27,7 +27,7 @@ pub struct LayoutOptionJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     memory_bytes: Option<f64>,
     /// Why it is not the plan's.
-    verdict: Told,
+    verdict: Note,
 }
 
 impl LayoutOptionJson {
@@ -38,7 +38,7 @@ impl LayoutOptionJson {
             replicas: *replicas,
             step_time_us: step.map(Micros::get),
             memory_bytes: memory.map(Bytes::get),
-            verdict: Told::new(verdict),
+            verdict: Note::new(verdict),
         }
     }
 }

@@ -16,7 +16,7 @@ pub(crate) use lists::next_lower;
 use lists::{ALTERNATIVES_BY, REJECTED_BY};
 pub use lists::{arrange, candidates, rejected};
 pub(in crate::app) use places::toggle as toggle_place;
-pub use places::{found, is_allowed};
+pub use places::{is_allowed, search};
 
 use crate::action::{Action, Needs};
 use crate::app::App;
