@@ -1042,6 +1042,13 @@ fn a_speed_is_compared_with_the_predicted_and_with_published_ones() {
     assert!(said.starts_with("Your step takes 2.18 s") && said.contains("Published speeds nearest to it:"), "{said}");
     assert!(bench.ok(&[&job[..], &["--tokens-per-second", "300000"]].concat()).contains("hardly possible"));
     assert!(bench.error(&job).contains("pass --tokens-per-second"));
+    // 495 TFLOP/s are half of the peak of 989.
+    let [tflops, mfu] = [["--tflops", "494.5"], ["--mfu", "50"]].map(|speed| of(&speed)["measured_step_us"].as_f64());
+    assert!((tflops.unwrap() / mfu.unwrap() - 1.0).abs() < 1e-3, "{tflops:?} {mfu:?}");
+    // 6 times 8 billion parameters and the attention of 8,192 tokens.
+    assert!((tflops.unwrap() * 494.5e6 / (8192.0 * 6.0 * 8e9) - 1.0).abs() < 0.3, "{tflops:?}");
+    let unnamed = bench.error(&["compare-speed", "m.json", "--tflops", "400"]);
+    assert!(unnamed.contains("the recording does not name its GPU: pass --to GPU"), "{unnamed}");
     let odd = bench.error(&[&job[..], &["--step-ms", "9", "--global-batch", "12"]].concat());
     assert!(odd.contains("not a multiple of 8"), "{odd}");
 }

@@ -14,6 +14,7 @@ use habitat_tui::app::slider::Knob;
 use habitat_tui::app::{Answer, App, Chosen, Effect, Msg, Question, SaveOutcome, Target};
 use habitat_tui::catalog::Catalog;
 use habitat_tui::catalog::hypothetical::{Changes, Figure};
+use habitat_tui::decoder::{Loss, Recompute, StepOf};
 use habitat_tui::live::{Job, RecordingWindows};
 use habitat_tui::plan::{PlanStatus, Work};
 use habitat_tui::predict::{Fits, Host, MethodChoice, Precision};
@@ -671,6 +672,50 @@ fn the_cursor_walks_the_plans_that_none_beats() {
     assert_eq!((app.goal().budget, app.plan.value().unwrap().total.unwrap().cost.mid), (None, first.cost.mid));
 }
 
+/// 7 billion parameters on machines of 8 GPUs, none of which holds them.
+fn large() -> Launch {
+    let mut launch = launch();
+    let step = StepOf {
+        batch: 1,
+        length: 4096,
+        recompute: Recompute::None,
+        is_fused: true,
+        is_compiled: true,
+        loss: Loss::Plain,
+        has_narrow_gradients: false,
+    };
+    launch.setup.profile = Arc::new(bundled::decoders().find("llama2-7b").unwrap().profile(step).unwrap());
+    let mut machine = launch.setup.prices.offers()[0].as_ref().clone();
+    (machine.gpu_count, machine.price) = (8, habitat_tui::units::UsdPerHour::new(20.0).unwrap());
+    launch.setup.prices = Arc::new(PriceBook::new([machine]));
+    (launch.setup.goal.work, launch.setup.goal.global_batch) = (Work::Steps(1000), Some(64));
+    launch
+}
+
+#[test]
+fn the_cursor_walks_the_layouts_and_plans_with_one() {
+    let on = |text: &str, size| render(&large(), &keys(text), size);
+    for size in [(80, 24), (120, 40)] {
+        let (app, buffer) = on("4 z", size);
+        let (plan, shown) = (app.plan.value().unwrap(), common::text(&buffer));
+        assert_eq!((app.planner.lower, Some(app.planner.list.selected)), (Lower::Layouts, plan.chosen_layout()));
+        assert!(shown.contains("against the plan's") && shown.contains("(z: other layouts)"), "{shown}");
+    }
+    let chosen = on("4 z", (80, 24)).0;
+    let place = chosen.planner.list.selected + 1;
+    let option = chosen.plan.value().unwrap().layouts[place];
+    let taken = on("4 z j enter", (80, 24)).0;
+    let part = &taken.plan.value().unwrap().parts[0];
+    assert_eq!((part.parallel, part.sharding), (option.parallel, option.sharding));
+    assert!(taken.command().contains("--layout given"), "{}", taken.command());
+    assert_eq!(*on("4 z j enter u", (80, 24)).0.goal(), *chosen.goal());
+    // Without a search there is no such view on the way.
+    assert_eq!(
+        (after("4 v v v").planner.lower, on("4 v v v", (80, 24)).0.planner.lower),
+        (Lower::Beside, Lower::Layouts)
+    );
+}
+
 #[test]
 fn results_of_earlier_goals_are_dropped() {
     let mut app = after("4 j");
@@ -1076,7 +1121,7 @@ fn before(action: Action) -> &'static str {
         A::Left | A::Right | A::FarLeft | A::FarRight | A::Increase | A::Decrease | A::SetValue => "4",
         A::NextPane | A::PreviousPane | A::Objective | A::OnDemand | A::Spot | A::Confidence => "4",
         A::Marketplace | A::Doubted | A::Platform | A::GlobalBatch | A::Providers | A::Regions | A::Own => "4",
-        A::Parts | A::Lower => "4",
+        A::Parts | A::Layouts | A::Lower => "4",
         A::NoLimit | A::Undo => "4 j = 5 enter",
         A::Origin => "esc 3",
         A::Jobs => "1",

@@ -179,14 +179,14 @@ fn arrows_between_crates() {
 /// Most lines of code of each crate, without comments and unit tests; with little room for growth, on purpose.
 const BUDGETS: [(&str, usize); 9] = [
     ("base", 1200),
-    ("step", 7065),
+    ("step", 7070),
     ("traces", 8440),
-    ("prediction", 14050),
-    ("planning", 10680),
+    ("prediction", 14107),
+    ("planning", 10870),
     ("recorder", 7480),
-    ("reports", 12535),
-    ("screens", 10352),
-    ("program", 14945),
+    ("reports", 12685),
+    ("screens", 10410),
+    ("program", 14975),
 ];
 
 #[test]

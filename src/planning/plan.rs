@@ -55,6 +55,7 @@ pub use goal::{
 };
 
 pub use answer::plan;
+pub use layouts::{LayoutOption, LayoutVerdict};
 pub use limits::other_platform;
 pub use no_plan::{Lift, NoPlan, SharedLimit};
 pub use note::PlanNote;
@@ -64,7 +65,7 @@ pub use uses::{ByUse, Use};
 
 use crate::pricing::{Billing, Offer, OfferId, Tier};
 use habitat_base::units::{GpuSlug, Hours, Range, Usd, UsdPerHour};
-use habitat_prediction::scale::ModelParallel;
+use habitat_prediction::scale::{Layout, ModelParallel, Network};
 use habitat_prediction::{Finding, Host, Sharding};
 
 /// Answer to a [`Goal`].
@@ -81,6 +82,8 @@ pub struct Plan {
     pub switch: Option<Switch>,
     /// The best other single configurations, best first.
     pub alternatives: Vec<Part>,
+    /// The layout of the first part among others on its machines, fastest first; empty if none was searched.
+    pub layouts: Vec<LayoutOption>,
     /// Offers that the user would have to accept first, best first.
     pub beside: Vec<Beside>,
     /// The work if an accepted risk of the only part comes true; `None` for a firm offer and for several parts.
@@ -123,6 +126,7 @@ impl Plan {
             total: None,
             switch: None,
             alternatives: Vec::new(),
+            layouts: Vec::new(),
             beside: Vec::new(),
             fallback: None,
             bargain: None,
@@ -168,6 +172,8 @@ pub struct Part {
     pub sharding: Sharding,
     /// GPUs that share one replica of the model.
     pub parallel: ModelParallel,
+    /// Hours to write a checkpoint.
+    pub checkpoint_write: Hours,
     /// Samples per step on ONE GPU, or per micro-batch of one replica; `None` if unknown.
     pub batch_size: Option<u64>,
     /// Batches that each GPU or replica runs per optimizer step, with accumulated gradients.
@@ -218,6 +224,20 @@ impl Part {
         let paid = self.billing.billed(used);
         let terms = (paid / f64::from(term_hours)).round();
         Some(Contract { term_hours, terms, idle_hours: (paid - used).max(0.0) })
+    }
+
+    /// Its GPUs and how they divide the model.
+    pub fn layout(&self, goal: &Goal) -> Layout {
+        let offer = &*self.offer;
+        let network = Network::new(offer.network_gbit_per_second, goal.assumptions.network(offer));
+        let (machines, gpus, cpus, sharding) = (self.machines, offer.gpu_count, offer.vcpus, self.sharding);
+        Layout { machines, gpus, cpus, network, sharding, parallel: self.parallel }
+    }
+
+    /// Replicas that divide the state among one another.
+    pub fn shards(&self) -> u32 {
+        let (machines, sharding, parallel) = (self.machines, self.sharding, self.parallel);
+        Layout { machines, sharding, parallel, ..Layout::one_machine(self.offer.gpu_count) }.shards()
     }
 
     /// Replicas of the model, each with its own batches; the number of GPUs if they do not share one.
@@ -340,6 +360,8 @@ pub enum RejectionKind {
     NotAccepted,
     /// Excluded by the goal's limits.
     Limits,
+    /// Lost before it has written a checkpoint and restarted.
+    LostTooOften,
     /// Too slow for the deadline.
     Deadline,
     /// Too expensive for the budget.
@@ -351,6 +373,11 @@ pub enum RejectionKind {
 }
 
 impl Plan {
+    /// Place of the plan's own layout in [`Self::layouts`].
+    pub fn chosen_layout(&self) -> Option<usize> {
+        self.layouts.iter().position(|option| option.verdict == LayoutVerdict::Chosen)
+    }
+
     /// Places of the rejected offers in [`Self::rejected`], those that came closest to being used first.
     pub fn closest_rejected(&self) -> Vec<usize> {
         let mut all: Vec<usize> = (0..self.rejected.len()).collect();

@@ -25,7 +25,7 @@ mod machines;
 mod model_parallel;
 
 pub use super::fabric::Link;
-pub use basis::{BoardLink, OnReplicas, Scaling, ScalingBasis, WaitForData};
+pub use basis::{BoardLink, LayoutCost, OnReplicas, Scaling, ScalingBasis, WaitForData};
 pub use factors::{Factors, LayoutFactors, fit_layouts};
 pub use machines::{Layout, ModelParallel, Network};
 pub use model_parallel::optimizer_step;
@@ -115,7 +115,8 @@ pub enum ScaleError {
     NoLayers,
     /// A layer would span several machines.
     #[error(
-        "{tensor}-way tensor parallel needs machines with a multiple of {tensor} GPUs; these have {gpus} (a replica takes {replica} GPUs)"
+        "{tensor}-way tensor parallel needs machines with a multiple of {tensor} GPUs; these have {gpus}: use {} (a replica takes {replica} GPUs)",
+        nearest(*tensor, u64::from(*gpus))
     )]
     TensorOfMachine {
         /// GPUs that divide a layer.
@@ -154,6 +155,14 @@ pub enum ScaleError {
     NoResponse {
         /// Number of the run, from 1.
         run: usize,
+    },
+    /// The sequences cannot be divided.
+    #[error("sequences of {length} tokens are not divisible by {context}-way context parallel: use {}", nearest(*context, *length))]
+    Sequence {
+        /// GPUs that divide a sequence.
+        context: u32,
+        /// Tokens of a sequence.
+        length: u64,
     },
     /// No experts were found.
     #[error("no layers with experts found: leave out --expert-parallel")]

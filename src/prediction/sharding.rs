@@ -23,11 +23,14 @@ pub enum Sharding {
     Zero2,
     /// Also the parameters (`ZeRO` stage 3, FSDP).
     Zero3,
+    /// All of it within each machine, with a copy on each (FSDP's hybrid sharding: Zhao et al. 2023, arXiv:2304.11277,
+    /// section 3.2.2).
+    Hsdp,
 }
 
 impl Sharding {
-    /// All levels, by increasing division.
-    pub const ALL: [Self; 4] = [Self::None, Self::Zero1, Self::Zero2, Self::Zero3];
+    /// All levels.
+    pub const ALL: [Self; 5] = [Self::None, Self::Zero1, Self::Zero2, Self::Zero3, Self::Hsdp];
 
     /// Name on the command line and in files.
     pub const fn name(self) -> &'static str {
@@ -36,6 +39,7 @@ impl Sharding {
             Self::Zero1 => "zero1",
             Self::Zero2 => "zero2",
             Self::Zero3 => "zero3",
+            Self::Hsdp => "hsdp",
         }
     }
 
@@ -46,6 +50,7 @@ impl Sharding {
             Self::Zero1 => "optimizer state",
             Self::Zero2 => "optimizer state and gradients",
             Self::Zero3 => "optimizer state, gradients and parameters",
+            Self::Hsdp => "optimizer state, gradients and parameters within a machine",
         }
     }
 }
@@ -103,7 +108,7 @@ mod tests {
             is_assumed: false,
         };
         let each = Sharding::ALL.map(|stage| (states.on_each(stage, 64).get() / 1e8).round() / 10.0);
-        assert_eq!(each.map(|gb| format!("{gb}")), ["120", "31.4", "16.6", "1.9"]);
+        assert_eq!(each.map(|gb| format!("{gb}")), ["120", "31.4", "16.6", "1.9", "1.9"]);
         for stage in Sharding::ALL {
             assert_eq!(states.on_each(stage, 1), states.total());
         }

@@ -23,6 +23,7 @@ pub mod html;
 pub mod jobs;
 pub mod kept;
 pub mod launch;
+pub mod layouts;
 pub mod lines;
 pub mod memory;
 pub mod offers;

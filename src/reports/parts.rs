@@ -12,6 +12,8 @@ use super::words::Note;
 use habitat_base::units::{GpuSlug, Hours, KilogramsCo2e, KilowattHours, Range, Usd};
 use habitat_planning::plan::{ByUse, Contract, Footprint, Part, Use};
 use habitat_planning::pricing::Billing;
+use habitat_prediction::Sharding;
+use habitat_prediction::scale::ModelParallel;
 
 /// One part of a plan.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -30,27 +32,9 @@ pub struct PartJson<'a> {
     pub gpu_count: u32,
     /// Machines.
     pub nodes: u32,
-    /// Training state divided among the GPUs: `none`, `zero1` (optimizer state), `zero2` (also gradients) or `zero3`
-    /// (also parameters).
-    pub sharding: &'static str,
-    /// GPUs that divide each layer; absent if layers are not divided.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tensor_parallel: Option<u32>,
-    /// Pipeline stages; absent if there is only one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pipeline_parallel: Option<u32>,
-    /// Chunks of layers on each stage; absent if there is only one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub virtual_stages: Option<u32>,
-    /// GPUs that share each sequence; absent if sequences are whole.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub context_parallel: Option<u32>,
-    /// GPUs that divide the experts of each layer; absent if each GPU has all of them.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub expert_parallel: Option<u32>,
-    /// `full` if the backward pass computes whole layers again, which the recorded step does not; else absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub recompute: Option<&'static str>,
+    /// Division of the model.
+    #[serde(flatten)]
+    pub layout: LayoutJson,
     /// `on-demand`, `spot`, `reserved` or `owned`.
     pub tier: String,
     /// Samples per step on one GPU, or per micro-batch of one replica; absent if unknown.
@@ -110,6 +94,47 @@ pub struct PartJson<'a> {
     pub notes: Vec<Note>,
 }
 
+/// Division of the model and its state.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct LayoutJson {
+    /// Training state divided among the GPUs: `none`, `zero1` (optimizer state), `zero2` (also gradients) or `zero3`
+    /// (also parameters).
+    pub sharding: &'static str,
+    /// GPUs that divide each layer; absent if layers are not divided.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tensor_parallel: Option<u32>,
+    /// Pipeline stages; absent if there is only one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pipeline_parallel: Option<u32>,
+    /// Chunks of layers on each stage; absent if there is only one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub virtual_stages: Option<u32>,
+    /// GPUs that share each sequence; absent if sequences are whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context_parallel: Option<u32>,
+    /// GPUs that divide the experts of each layer; absent if each GPU has all of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expert_parallel: Option<u32>,
+    /// `full` if the backward pass computes whole layers again, which the recorded step does not; else absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recompute: Option<&'static str>,
+}
+
+impl LayoutJson {
+    pub(super) fn new(sharding: Sharding, parallel: &ModelParallel) -> Self {
+        let above_one = |gpus: u32| Some(gpus).filter(|gpus| *gpus > 1);
+        Self {
+            sharding: sharding.name(),
+            tensor_parallel: above_one(parallel.tensor),
+            pipeline_parallel: above_one(parallel.pipeline),
+            virtual_stages: above_one(parallel.chunks),
+            context_parallel: above_one(parallel.context),
+            expert_parallel: above_one(parallel.expert),
+            recompute: parallel.recompute.then_some("full"),
+        }
+    }
+}
+
 /// Hours or dollars by use; uses without any are absent.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct UsesJson {
@@ -164,13 +189,7 @@ pub(super) fn part(part: &Part) -> PartJson<'_> {
         gpu: part.gpu.as_str(),
         gpu_count: part.all_gpus(),
         nodes: part.machines,
-        sharding: part.sharding.name(),
-        tensor_parallel: Some(part.parallel.tensor).filter(|gpus| *gpus > 1),
-        pipeline_parallel: Some(part.parallel.pipeline).filter(|stages| *stages > 1),
-        virtual_stages: Some(part.parallel.chunks).filter(|chunks| *chunks > 1),
-        context_parallel: Some(part.parallel.context).filter(|gpus| *gpus > 1),
-        expert_parallel: Some(part.parallel.expert).filter(|gpus| *gpus > 1),
-        recompute: part.parallel.recompute.then_some("full"),
+        layout: LayoutJson::new(part.sharding, &part.parallel),
         tier: part.offer.tier.to_string(),
         batch_size: part.batch_size,
         accumulation: part.accumulation,

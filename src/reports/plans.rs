@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::beside::{self, BesideJson, FallbackJson, LongerJson};
+use super::layouts::LayoutOptionJson;
 use super::parts::{self, PartJson, UsesJson, part};
 use super::table::{Cell, Column, Table};
 use super::words::Note;
@@ -61,6 +62,9 @@ pub struct PlanJson<'a> {
     pub switch: Option<&'a Switch>,
     /// The next best offers.
     pub alternatives: Vec<PartJson<'a>>,
+    /// The layout of the first part among others on its machines, fastest first; absent if none was searched.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub layouts: Vec<LayoutOptionJson>,
     /// Offers that the user would have to accept first, best first.
     pub beside: Vec<BesideJson<'a>>,
     /// Outcome if an accepted risk of the only part comes true; absent for a firm offer and for several parts.
@@ -164,6 +168,7 @@ pub fn json<'a>(plan: &'a Plan, workload: &'a str) -> PlanJson<'a> {
         total: plan.total.as_ref().map(TotalJson::new),
         switch: plan.switch.as_ref(),
         alternatives: plan.alternatives.iter().map(part).collect(),
+        layouts: plan.layouts.iter().map(LayoutOptionJson::new).collect(),
         beside: beside::json(plan),
         fallback: plan.fallback.as_ref().map(|it| FallbackJson::new(it.setback, it.then.as_ref())),
         bargain: plan.bargain.as_ref().map(part),

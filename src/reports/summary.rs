@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use super::table::hidden;
 use super::words::assumed::assumed;
 use super::words::{self, Words};
-use super::{beside, format, memory, parts, predictions, uses, waits};
+use super::{beside, format, layouts, memory, parts, predictions, uses, waits};
 use habitat_base::text;
 use habitat_base::units::GpuSlug;
 use habitat_planning::plan::{Plan, Rejection, RejectionKind};
@@ -294,6 +294,10 @@ pub fn write_plan(
     }
     for note in plan.notes.iter().filter(|note| !beside::is_caveat(note)).map(Words::words) {
         writeln!(out, "note: {note}")?;
+    }
+    if !plan.layouts.is_empty() {
+        writeln!(out, "\nLayouts of these machines:")?;
+        layouts::table(plan).write_fitted(width, out)?;
     }
     if plan.total.is_some() {
         writeln!(out, "\nTime and cost of the plan:")?;

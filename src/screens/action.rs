@@ -235,7 +235,8 @@ actions! {
         Confidence "plan.confidence" ["c"] "confidence" PlanScreen "Meet the deadline at the expected or the high end";
         Parts "plan.parts" ["m"] "parts" PlanScreen "Most parts of a plan (spot, then on-demand)";
         Undo "plan.undo" ["u"] "undo" Changed "Undo the last change of the goal";
-        Lower "plan.lower" ["v"] "view" PlanScreen "Next view of the lower pane: alternatives, plan over time, cost against time, rejected offers, notes";
+        Layouts "plan.layouts" ["z"] "" PlanScreen "Layouts of the plan's machines and why the others lost; Enter plans with the selected one";
+        Lower "plan.lower" ["v"] "view" PlanScreen "Next view of the lower pane: alternatives, plan over time, cost against time, layouts, rejected offers, notes";
     }
     Work "Results" {
         Rerun "job.rerun" ["r"] "" Nothing "Run the prediction or the plan again";

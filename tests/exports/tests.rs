@@ -70,6 +70,7 @@ pub(crate) fn part(offer: &Offer) -> Option<Part> {
         hours_by: ByUse::default(),
         cost_by: ByUse::default(),
         data_cost: Usd::ZERO,
+        checkpoint_write: Hours::known(1.0 / 60.0),
         storage: UsdPerHour::ZERO,
         draw: None,
         footprint: Footprint::default(),

@@ -138,7 +138,7 @@ fn waiting_for_spot_draws_nothing_and_lost_work_does() {
     let found = plan(&predictions([drawing("a", 1.0, 1000.0)]), &book(&[(spot, terms)]), &wanted).unwrap();
     let assumed = &found.goal.assumptions;
     let (interval, restart) = (assumed.checkpoint_interval.get(), assumed.restart.get());
-    let billed = (1.0 + assumed.checkpoint_write.get() / interval) * (1.0 + 0.5 * (interval / 2.0 + restart));
+    let billed = (1.0 + found.parts[0].checkpoint_write.get() / interval) * (1.0 + 0.5 * (interval / 2.0 + restart));
     let (kwh, kg) = mid(&found);
     assert!(close(kwh, 1.5 * 20.0 * billed) && close(kg, 0.4 * kwh), "{kwh} {kg}");
     assert!(found.total.unwrap().hours.mid.get() > 20.0 * billed + 9.9);

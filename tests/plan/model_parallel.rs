@@ -2,7 +2,8 @@
 
 use habitat_tui::plan::check::{CheckError, check, check_sources};
 use habitat_tui::plan::{
-    Goal, LayoutChoice, Limits, Objective, Plan, PlanError, PlanStatus, RejectionKind, ShardingChoice, Work, plan,
+    Confidence, Goal, LayoutChoice, LayoutVerdict, Limits, Objective, Part, Plan, PlanError, PlanStatus, RejectionKind,
+    ShardingChoice, Work, plan,
 };
 use habitat_tui::predict::memory::Activations;
 use habitat_tui::predict::scale::{ModelParallel, ScaleError};
@@ -143,7 +144,7 @@ fn gpus_that_make_no_whole_replicas_are_left_out_with_the_reason() {
         reason(6, &divided(4, 1, 2)),
         (
             RejectionKind::Layout,
-            "4-way tensor parallel needs machines with a multiple of 4 GPUs; these have 6 (a replica takes 4 GPUs)"
+            "4-way tensor parallel needs machines with a multiple of 4 GPUs; these have 6: use 3 or 6 (a replica takes 4 GPUs)"
                 .to_owned()
         )
     );
@@ -184,13 +185,31 @@ fn what_cannot_be_planned_says_why() {
     assert_eq!(refused(&share, &divided(2, 1, 1)), PlanError::ModelParallelOfShare);
     let stages = ScaleError::Stages { stages: 32, layers: 16 };
     assert_eq!(refused(&model(), &divided(1, 32, 1)), PlanError::ModelParallelUnknown(stages));
-    for (sharding, name) in [(ShardingChoice::Zero2, "zero2"), (ShardingChoice::Zero3, "zero3")] {
-        let goal = Goal { sharding, ..divided(1, 2, 1) };
-        assert_eq!(refused(&model(), &goal), PlanError::ShardingOfStages(name));
-    }
+    let mut long = model();
+    long.workload.sequence_length = Some(8192);
+    let three = Goal { model_parallel: ModelParallel { context: 3, ..ModelParallel::NONE }, ..divided(1, 1, 1) };
+    let sequences = refused(&long, &three).to_string();
+    assert!(sequences.ends_with("8192 tokens are not divisible by 3-way context parallel: use 2 or 4"), "{sequences}");
 }
 
-/// The least sharding over replicas that fits: with stages at most the optimizer's state.
+/// FSDP with pipeline stages: 2 replicas of 8 stages divide the state of a stage, and send it for each micro-batch; within a
+/// machine each of 2 machines has a whole copy.
+#[test]
+fn replicas_of_stages_and_machines_divide_parameters() {
+    let small = with_activations(2.0);
+    let part = |sharding, goal: Goal| planned(&small, &machine(8), &Goal { sharding, ..goal }).parts.remove(0);
+    let [once, each] = [ShardingChoice::Zero1, ShardingChoice::Zero3].map(|of| part(of, divided(1, 8, 2)));
+    assert_eq!((each.sharding, each.replicas(), each.shards()), (Sharding::Zero3, 2, 2));
+    assert!(each.step_time_us.mid > once.step_time_us.mid);
+    let [all, hybrid] = [ShardingChoice::Zero3, ShardingChoice::Hsdp].map(|of| part(of, divided(1, 1, 2)));
+    assert_eq!((all.shards(), hybrid.shards(), hybrid.replicas()), (16, 8, 16));
+    // Gathers stay within a machine; sums of an eighth of the gradients cross the network of 100 Gbit/s.
+    assert!(hybrid.step_time_us.mid < all.step_time_us.mid, "{:?} {:?}", hybrid.step_time_us, all.step_time_us);
+    let is_told = |part: &Part, what: &str| told(&part.notes).iter().any(|note| note.contains(what));
+    assert!(is_told(&hybrid, "hsdp on 8 GPUs") && is_told(&all, "zero3 on 16 GPUs"), "{:?}", told(&hybrid.notes));
+}
+
+/// The least sharding over replicas that fits.
 #[test]
 fn replicas_divide_state_too() {
     // 8 of state and 8 of activations are 16.9 with the process; zero1 turns 6 of the 8 GiB into 3.
@@ -275,6 +294,48 @@ fn the_search_finds_the_fastest_layout() {
         let own = searched.confidence.end(&part.hours).get();
         assert!(own / hours < 1.0 + 1e-9, "{machines} {:?} {own} {parallel:?} {hours}", part.parallel);
     }
+}
+
+/// The plan's layout is among others of its machines, fastest first: each as fast as a plan that names it, or short of
+/// memory, or wider than the links.
+#[test]
+fn the_layouts_beside_the_plans_say_why_they_lost() {
+    let searched = Goal { layout: LayoutChoice::Auto, confidence: Confidence::Expected, ..divided(1, 1, 2) };
+    let plan = planned(&with_activations(24.0), &machine(8), &searched);
+    let (part, own) = (&plan.parts[0], plan.chosen_layout().unwrap());
+    assert_eq!((plan.layouts[own].parallel, plan.layouts[own].sharding), (part.parallel, part.sharding));
+    assert!((3..=6).contains(&plan.layouts.len()), "{:?}", plan.layouts);
+    let (mut slower, mut short) = (0, 0);
+    for (place, option) in plan.layouts.iter().enumerate() {
+        let given = Goal {
+            layout: LayoutChoice::Given,
+            model_parallel: option.parallel,
+            sharding: ShardingChoice::of(option.sharding),
+            ..searched.clone()
+        };
+        let named = planned(&with_activations(24.0), &machine(8), &given);
+        let step = named.parts.first().map(|part| part.step_time_us.mid);
+        match option.verdict {
+            LayoutVerdict::Chosen => assert_eq!(step, Some(part.step_time_us.mid)),
+            LayoutVerdict::Time { share, .. } => {
+                assert!((step.unwrap() / part.step_time_us.mid - 1.0 - share).abs() < 1e-9, "{option:?}");
+                assert!(place > own && option.verdict.words().starts_with('+'), "{option:?}");
+                slower += 1;
+            }
+            LayoutVerdict::Memory { short_bytes, .. } => {
+                assert!(place < own && step.is_none() && short_bytes.get() > 0.0, "{option:?}");
+                short += 1;
+            }
+            LayoutVerdict::LeavesLinks { joined } => assert_eq!((joined, step), (8, None)),
+        }
+    }
+    assert!(slower >= 2 && short == 1, "{:?}", plan.layouts);
+    // A layout that the user names stands among them too; a model that fits on one GPU has none.
+    let named = planned(&with_activations(24.0), &machine(8), &divided(8, 1, 2));
+    assert_eq!(named.chosen_layout().map(|own| named.layouts[own].parallel.tensor), Some(8));
+    let mut small = model();
+    small.predictions[0].memory.fits = Fits::Yes;
+    assert_eq!(planned(&small, &machine(8), &searched).layouts, []);
 }
 
 /// Of all layouts that do not fit, reports the one that needs least.

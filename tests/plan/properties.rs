@@ -291,7 +291,7 @@ proptest! {
             let (rate, _, price, spot) = rows[index];
             let useful = part.work.get() / rate;
             let losses = if spot { assumed.spot_losses_per_hour.unwrap_or(0.5) } else { 0.0 };
-            let writing = if spot { assumed.checkpoint_write / assumed.checkpoint_interval } else { 0.0 };
+            let writing = if spot { part.checkpoint_write / assumed.checkpoint_interval } else { 0.0 };
             let lost = losses * (assumed.checkpoint_interval.get() / 2.0 + assumed.restart.get());
             price * useful * (1.0 + writing) * (1.0 + lost)
         }).sum();

@@ -10,7 +10,7 @@ fn twenty_hours(max_parts: u32) -> Goal {
     let assumptions = Assumptions {
         spot_losses_per_hour: Some(0.1),
         checkpoint_interval: hours(1.0),
-        checkpoint_write: hours(0.0),
+        checkpoint_write: Some(hours(0.0)),
         restart: hours(0.2),
         wait: Some(hours(0.0)),
         spot_confidence: 0.95,

@@ -14,7 +14,7 @@ fn lossy(samples: f64, max_parts: u32) -> Goal {
         setup: hours(0.25),
         spot_losses_per_hour: Some(0.1),
         checkpoint_interval: hours(1.0),
-        checkpoint_write: hours(0.1),
+        checkpoint_write: Some(hours(0.1)),
         restart: hours(0.2),
         wait: Some(hours(0.5)),
         ..Assumptions::default()

@@ -6,6 +6,7 @@ use super::batch;
 use super::beside::LONG;
 use super::check::{check, check_sources};
 use super::explain;
+use super::layouts;
 use super::prepared::Prepared;
 use super::problem::{Aim, Limit, RELATIVE_TOLERANCE, over};
 use super::relax;
@@ -55,8 +56,13 @@ impl Prepared {
         deadline: Option<Hours>,
         budget: Option<Usd>,
     ) -> Result<Plan, PlanError> {
-        let plan = self.solved(deadline, budget, Some((predictions, prices)))?;
+        let mut plan = self.solved(deadline, budget, Some((predictions, prices)))?;
         check_sources(&plan, predictions, prices)?;
+        let of =
+            |part: &Part| Some((predictions.predictions.iter().find(|one| one.gpu.slug == part.gpu)?, part.clone()));
+        if let Some((prediction, part)) = plan.parts.first().and_then(of) {
+            plan.layouts = layouts::beside(prediction, predictions, &self.goal, &part);
+        }
         Ok(plan)
     }
 

@@ -3,7 +3,7 @@
 use super::goal::{Assumptions, Confidence, FAILURES, Goal, LayoutChoice, Limits, Objective, ShardingChoice, Work};
 use super::{Accept, PlanError};
 use crate::pricing::Tier;
-use habitat_base::units::{Hours, most};
+use habitat_base::units::{Bytes, Hours, most};
 use habitat_prediction::scale::{LayoutFactors, ModelParallel};
 
 impl Default for Assumptions {
@@ -15,7 +15,7 @@ impl Default for Assumptions {
             failures_per_gpu_hour: FAILURES,
             // √(2ω/λ) = 0.26 h at 0.5 losses per hour.
             checkpoint_interval: Hours::known(0.25),
-            checkpoint_write: Hours::known(1.0 / 60.0),
+            checkpoint_write: None,
             restart: Hours::known(0.2),
             wait: None,
             spot_confidence: 0.95,
@@ -30,7 +30,19 @@ impl Default for Assumptions {
 /// Rate of copying data between providers, Gbit/s (a choice).
 const DATA_GBIT: f64 = 1.0;
 
+/// Time of writing a small checkpoint, hours (a guess, not measured: 1 minute).
+const LEAST_WRITE: f64 = 1.0 / 60.0;
+/// Rate at which a machine writes a large one, bytes per second: 2 TB/s of sustained storage for 3,072 machines with
+/// 24,576 GPUs ("The Llama 3 Herd of Models", arXiv:2407.21783, section 3.3.1).
+const STORAGE: f64 = 0.65e9;
+
 impl Assumptions {
+    /// Time of writing a checkpoint of this size from all machines (ω).
+    pub(super) fn write(&self, size: Option<Bytes>, machines: u32) -> Hours {
+        let each = size.map_or(0.0, |size| size.get() / f64::from(machines.max(1)));
+        self.checkpoint_write.unwrap_or_else(|| Hours::known((each / STORAGE / 3600.0).max(LEAST_WRITE)))
+    }
+
     /// Rate of copying data to the place of work, Gbit/s.
     pub fn data_rate(&self) -> f64 {
         self.data_gbit_per_second.unwrap_or(DATA_GBIT)
@@ -123,7 +135,7 @@ pub(crate) fn check_assumptions(assumptions: &Assumptions) -> Result<(), PlanErr
     for (name, hours) in [
         ("setup", assumptions.setup),
         ("checkpoint interval", assumptions.checkpoint_interval),
-        ("checkpoint write", assumptions.checkpoint_write),
+        ("checkpoint write", assumptions.checkpoint_write.unwrap_or_default()),
         ("restart after a loss", assumptions.restart),
         ("wait for spot capacity", assumptions.wait.unwrap_or_default()),
     ] {

@@ -12,7 +12,7 @@ use super::{Accept, Confidence, Data, Part, Plan, PlanStatus, Quota, Use};
 use crate::pricing::{Billing, Market, Offer, Ownership, PriceBook, PriceIssue, Tier, region};
 use habitat_base::units::Bytes;
 use habitat_prediction::memory::Share;
-use habitat_prediction::scale::{Layout, Network, optimizer_step};
+use habitat_prediction::scale::{Layout, optimizer_step};
 use habitat_prediction::{Estimate, Fits, Mode, Prediction, Predictions, Sharding, Supply};
 
 pub use super::error::CheckError;
@@ -203,14 +203,10 @@ fn check_step(
         let at = at.ok_or_else(|| wrong("its batch is not the profile's, and no other batch was predicted"))?;
         (at.step, &at.data, &at.memory)
     };
-    let layout = Layout {
-        machines: part.machines,
-        gpus: offer.gpu_count,
-        cpus: offer.vcpus,
-        network: Network::new(offer.network_gbit_per_second, plan.goal.assumptions.network(offer)),
-        sharding: part.sharding,
-        parallel: part.parallel,
-    };
+    let layout = part.layout(&plan.goal);
+    let size = prediction.memory.states.map(|states| states.parameters + states.optimizer);
+    let write = plan.goal.assumptions.write(size, part.machines);
+    compare(&format!("checkpoint of {}", part.offer.id), &[part.checkpoint_write.get()], &[write.get()])?;
     let parameters = predictions.workload.parameter_count;
     let share = Share::new(
         &layout,
@@ -357,10 +353,7 @@ fn within_limits(part: &Part, plan: &Plan) -> Result<(), CheckError> {
             "it has too many machines",
         ),
         (!layouts::allows(&plan.goal, part.parallel), "its model parallelism differs from the goal"),
-        (
-            !layouts::sharding(&plan.goal).stages(part.parallel).contains(&part.sharding),
-            "its sharding differs from the goal",
-        ),
+        (!layouts::sharding(&plan.goal).stages(true).contains(&part.sharding), "its sharding differs from the goal"),
         (part.all_gpus() < limits.min_gpus, "it has too few GPUs"),
         (limits.max_gpus.is_some_and(|most| part.all_gpus() > most), "it has too many GPUs"),
         (limits.max_price.is_some_and(|most| part.price().get() > most.get()), "it costs too much per hour"),

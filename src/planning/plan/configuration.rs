@@ -60,6 +60,8 @@ pub(crate) struct Configuration {
     pub(crate) warnings: Vec<Finding>,
     memory: Option<PlanNote>,
     pub(crate) losses: Losses,
+    /// Time of writing a checkpoint.
+    write: Hours,
     /// Source of the spot losses.
     losses_source: SpotSource,
     setup: f64,
@@ -272,6 +274,9 @@ impl Configuration {
         let batch = is_other.then_some(Accept::Batch);
         let (accepted, needs): (Vec<Accept>, Vec<Accept>) = needs.iter().copied().chain(batch).partition(is_accepted);
         let risks = risks(offer, &prediction.gpu, &needs, global);
+        // Gradients are not part of a checkpoint.
+        let size = prediction.memory.states.map(|states| states.parameters + states.optimizer);
+        let write = goal.assumptions.write(size, machines);
         let lost = expected(&goal.assumptions, &offer.provider, &offer.region, offer.gpu_count);
         Self {
             place,
@@ -293,7 +298,8 @@ impl Configuration {
             precision: prediction.precision_note.clone(),
             warnings: prediction.warnings.clone(),
             memory: step.memory,
-            losses: Losses::of(offer.tier, [machines, offer.gpu_count * machines], &lost, &goal.assumptions),
+            losses: Losses::of(offer.tier, [machines, offer.gpu_count * machines], &lost, (&goal.assumptions, write)),
+            write,
             losses_source: lost.source,
             setup: if offer.tier == Tier::Owned { 0.0 } else { goal.assumptions.setup.get() },
             accepted,
@@ -394,6 +400,7 @@ impl Configuration {
             machines: self.machines,
             sharding: self.sharding,
             parallel: self.parallel,
+            checkpoint_write: self.write,
             batch_size: self.batch_size,
             accumulation: self.accumulation,
             global_batch_size: self.global_batch_size(),

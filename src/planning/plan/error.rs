@@ -42,11 +42,6 @@ pub enum PlanError {
         "the recording has one rank's share of a model that is already divided: use a step of the whole model (trace-shapes), or remove --tensor-parallel and --pipeline-parallel"
     )]
     ModelParallelOfShare,
-    /// Sharding that pipeline stages do not support.
-    #[error(
-        "--sharding {0} with --pipeline-parallel would communicate sharded state for each micro-batch; use zero1, auto or none"
-    )]
-    ShardingOfStages(&'static str),
     /// The number of machines is out of range.
     #[error("{0} machines: use 1 to {most}", most = habitat_base::units::most::MACHINES)]
     Machines(u32),

@@ -145,6 +145,8 @@ pub enum ShardingChoice {
     /// [`Sharding::Zero3`].
     #[serde(alias = "fsdp")]
     Zero3,
+    /// [`Sharding::Hsdp`].
+    Hsdp,
     /// For each offer, the smallest degree that fits in memory.
     Auto,
 }
@@ -155,24 +157,29 @@ impl ShardingChoice {
         matches!(self, Self::None)
     }
 
-    /// Stages to try, in order.
-    ///
-    /// With pipeline stages, gradients and parameters are not divided, since each micro-batch would have to gather and
-    /// scatter them again.
-    pub(super) fn stages(self, parallel: ModelParallel) -> &'static [Sharding] {
-        match self {
-            Self::Auto if parallel.pipeline > 1 => &Sharding::ALL[..2],
-            _ => self.all(),
+    /// The choice of this degree alone.
+    pub const fn of(sharding: Sharding) -> Self {
+        match sharding {
+            Sharding::None => Self::None,
+            Sharding::Zero1 => Self::Zero1,
+            Sharding::Zero2 => Self::Zero2,
+            Sharding::Zero3 => Self::Zero3,
+            Sharding::Hsdp => Self::Hsdp,
         }
     }
 
-    const fn all(self) -> &'static [Sharding] {
+    /// Degrees to try, by what each GPU keeps. `in_groups`: replicas of a machine can divide the state among themselves.
+    pub(super) const fn stages(self, in_groups: bool) -> &'static [Sharding] {
         match self {
             Self::None => &[Sharding::None],
             Self::Zero1 => &[Sharding::Zero1],
             Self::Zero2 => &[Sharding::Zero2],
             Self::Zero3 => &[Sharding::Zero3],
-            Self::Auto => &Sharding::ALL,
+            Self::Hsdp => &[Sharding::Hsdp],
+            Self::Auto if in_groups => {
+                &[Sharding::None, Sharding::Zero1, Sharding::Zero2, Sharding::Hsdp, Sharding::Zero3]
+            }
+            Self::Auto => &[Sharding::None, Sharding::Zero1, Sharding::Zero2, Sharding::Zero3],
         }
     }
 }
@@ -466,9 +473,9 @@ pub struct Assumptions {
     /// Hours between checkpoints of spot machines (κ).
     #[serde(rename = "checkpoint_interval_hours")]
     pub checkpoint_interval: Hours,
-    /// Hours to write one checkpoint (ω).
-    #[serde(rename = "checkpoint_write_hours")]
-    pub checkpoint_write: Hours,
+    /// Hours to write one checkpoint (ω); `None` = by its size ([`Self::write`]).
+    #[serde(rename = "checkpoint_write_hours", skip_serializing_if = "Option::is_none")]
+    pub checkpoint_write: Option<Hours>,
     /// Hours to boot and load after a loss (ρ).
     #[serde(rename = "restart_hours")]
     pub restart: Hours,

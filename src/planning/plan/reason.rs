@@ -357,7 +357,8 @@ impl Reason {
             Self::BatchesDoNotDivide { .. } | Self::UpdateTooLong { .. } => RejectionKind::GlobalBatch,
             Self::OutOfMemory { .. } | Self::DoesNotFit { .. } => RejectionKind::Memory,
             Self::MemoryUnknown { .. } => RejectionKind::MemoryUnknown,
-            Self::TooSlow { .. } | Self::TooLong { .. } | Self::LostTooOften { .. } => RejectionKind::Deadline,
+            Self::TooSlow { .. } | Self::TooLong { .. } => RejectionKind::Deadline,
+            Self::LostTooOften { .. } => RejectionKind::LostTooOften,
             Self::TooDear { .. } => RejectionKind::Budget,
             Self::TooMuchCo2 { .. } => RejectionKind::Emissions,
             Self::Possible { .. }

@@ -7,13 +7,22 @@ use habitat_base::units::{Micros, SHORTEST_STEP_US, most};
 use habitat_prediction::memory::Share;
 use habitat_prediction::scale::{Layout, ModelParallel, ScaleError, ScaledStep, optimizer_step};
 use habitat_prediction::{
-    Estimate, Finding, Fits, MemoryFit, Mode, Prediction, Predictions, Sharding, Supply, Workload,
+    AtBatch, Estimate, Finding, Fits, MemoryFit, Mode, Prediction, Predictions, Sharding, Supply, Workload,
 };
 
 /// Maximum number of GPUs for a proposal to shard (a choice).
 const MOST_HINTED: u32 = 512;
 /// How many times as fast as data parallel a layout has to be to be worth a change of the program (a choice).
 const REWRITTEN: f64 = 1.5;
+
+/// Least and most degree of sharding to try.
+type Degrees = [Sharding; 2];
+/// All of them.
+const ANY: Degrees = [Sharding::None, Sharding::Hsdp];
+/// Those that exchange once per update, which pipeline stages are tried with first.
+const FEW: Degrees = [Sharding::None, Sharding::Zero1];
+/// All state divided among all replicas.
+const MOST: Degrees = [Sharding::Zero3, Sharding::Zero3];
 
 /// A batch on each GPU of a configuration, with its optimizer step.
 #[derive(Debug, Clone)]
@@ -95,11 +104,9 @@ pub(super) fn check_model_parallel(predictions: &Predictions, goal: &Goal) -> Re
     if all.iter().any(|one| one.warnings.iter().any(Finding::is_sharded)) {
         return Err(PlanError::ModelParallelOfShare);
     }
-    if parallel.pipeline > 1 && matches!(goal.sharding, ShardingChoice::Zero2 | ShardingChoice::Zero3) {
-        return Err(PlanError::ShardingOfStages(goal.sharding.stages(parallel)[0].name()));
-    }
     let model = all.iter().find_map(|one| one.transformer.as_ref());
-    let divided = model.ok_or(ScaleError::NoLayers).and_then(|model| parallel.check_model(model));
+    let length = predictions.workload.sequence_length;
+    let divided = model.ok_or(ScaleError::NoLayers).and_then(|model| parallel.check_model(model, length));
     divided.map_err(PlanError::ModelParallelUnknown)
 }
 
@@ -114,15 +121,13 @@ fn sizes(
     layout: Layout,
     workload: &Workload,
     goal: &Goal,
+    degrees: Degrees,
 ) -> Result<Vec<SizedStep>, Obstacle> {
-    let own = At::own(prediction, workload).sized(prediction, layout, workload, goal);
+    let own = At::own(prediction, workload).sized(prediction, layout, workload, goal, degrees);
     // The reasons against these are not shown.
     let divides = |batch| accumulation(goal.global_batch, Some(batch), Runners::new(&layout)).is_ok();
-    let others = prediction.at_batches.iter().filter(|at| divides(at.batch_size)).filter_map(|at| {
-        let (batch, data, why) = (Some(at.batch_size), at.data.as_ref(), Some(&at.why));
-        let at = At { batch, step: at.step, data, memory: &at.memory, why };
-        at.sized(prediction, layout, workload, goal).ok()
-    });
+    let others = prediction.at_batches.iter().filter(|at| divides(at.batch_size));
+    let others = others.filter_map(|at| At::other(at).sized(prediction, layout, workload, goal, degrees).ok());
     let others: Vec<SizedStep> = others.collect();
     match own {
         Err(obstacle) if others.is_empty() => Err(obstacle),
@@ -166,7 +171,7 @@ fn fastest(
     goal: &Goal,
 ) -> Result<Vec<SizedStep>, Refusal> {
     let workload = &predictions.workload;
-    let own = sizes(prediction, layout, workload, goal);
+    let own = sizes(prediction, layout, workload, goal, ANY);
     let others = layouts::candidates(prediction, &layout, predictions, goal);
     if others.is_empty() {
         return own
@@ -176,18 +181,32 @@ fn fastest(
     let plain = own.iter().flatten().map(|step| step.rates(&layout)[0]).fold(0.0, f64::max);
     let mut nearest = own.as_ref().err().map(|obstacle| (obstacle.miss(), None));
     let mut found = Vec::new();
-    for parallel in others {
-        let again = layouts::recomputed(prediction, parallel);
-        for parallel in std::iter::once(parallel).chain(again) {
-            match sizes(prediction, Layout { parallel, ..layout }, workload, &free) {
-                Ok(steps) => {
-                    found.extend(steps.into_iter().filter(|step| step.rates(&layout)[0] > REWRITTEN * plain));
-                    break;
+    let memory = &prediction.memory;
+    let least = memory.states.map_or(0.0, |states| states.total() / memory.usable) / f64::from(layout.all());
+    for degrees in [FEW, MOST] {
+        // Divided parameters are exchanged for each micro-batch: only if nothing else fits, and all GPUs hold the state.
+        if degrees == MOST && (!found.is_empty() || least > 1.0) {
+            break;
+        }
+        for parallel in others.iter().copied().filter(|parallel| degrees == FEW || parallel.pipeline > 1) {
+            let again = layouts::recomputed(prediction, parallel);
+            let own = Some(parallel).filter(|_| degrees == FEW || again.is_none());
+            let degrees = if parallel.pipeline > 1 { degrees } else { ANY };
+            for parallel in own.into_iter().chain(again) {
+                match sizes(prediction, Layout { parallel, ..layout }, workload, &free, degrees) {
+                    Ok(steps) => {
+                        // Recomputation may take less time than exchanges for each micro-batch.
+                        let is_done = steps.iter().any(|step| step.sharding.0 < Sharding::Zero2);
+                        found.extend(steps.into_iter().filter(|step| step.rates(&layout)[0] > REWRITTEN * plain));
+                        if is_done {
+                            break;
+                        }
+                    }
+                    Err(obstacle) if nearest.as_ref().is_some_and(|(miss, _)| obstacle.miss() < *miss) => {
+                        nearest = Some((obstacle.miss(), Some((parallel, obstacle))));
+                    }
+                    Err(_) => {}
                 }
-                Err(obstacle) if nearest.as_ref().is_some_and(|(miss, _)| obstacle.miss() < *miss) => {
-                    nearest = Some((obstacle.miss(), Some((parallel, obstacle))));
-                }
-                Err(_) => {}
             }
         }
     }
@@ -204,6 +223,28 @@ fn fastest(
         own if found.is_empty() => Ok(own.unwrap_or_default()),
         own => Ok(undominated(own.into_iter().flatten().chain(found).collect(), &layout)),
     }
+}
+
+/// A layout with its step and its memory on a GPU, which may not suffice.
+pub(super) struct Tried {
+    pub(super) layout: Layout,
+    pub(super) scaled: ScaledStep,
+    pub(super) memory: MemoryFit,
+}
+
+/// Tries a layout with a batch on each GPU or replica; `None` if it does not divide the global batch.
+pub(super) fn tried(
+    prediction: &Prediction,
+    layout: Layout,
+    batch: Option<u64>,
+    (workload, goal): (&Workload, &Goal),
+) -> Option<Tried> {
+    let own = Some(At::own(prediction, workload)).filter(|at| at.batch == batch);
+    let at = own.or_else(|| prediction.at_batches.iter().map(At::other).find(|at| at.batch == batch))?;
+    let batches = accumulation(goal.global_batch, batch, Runners::new(&layout)).ok()?;
+    let scaled = at.scaled(prediction, &layout, (workload, goal), batches).ok()?;
+    let memory = at.memory.on_replica(layout.sharding, &at.share(prediction, &layout, workload, Some(batches)));
+    Some(Tried { layout, scaled, memory })
 }
 
 fn undominated(all: Vec<SizedStep>, layout: &Layout) -> Vec<SizedStep> {
@@ -248,6 +289,11 @@ impl<'p> At<'p> {
         Self { batch: batch_size(workload), step, data, memory: &prediction.memory, why: None }
     }
 
+    fn other(at: &'p AtBatch) -> Self {
+        let (batch, data, why) = (Some(at.batch_size), at.data.as_ref(), Some(&at.why));
+        Self { batch, step: at.step, data, memory: &at.memory, why }
+    }
+
     /// Filters, most important first.
     fn sized(
         &self,
@@ -255,6 +301,7 @@ impl<'p> At<'p> {
         layout: Layout,
         workload: &Workload,
         goal: &Goal,
+        degrees: Degrees,
     ) -> Result<SizedStep, Obstacle> {
         let gpus = layout.all();
         if !layout.parallel.is_none() {
@@ -262,8 +309,7 @@ impl<'p> At<'p> {
         }
         let batches = accumulation(goal.global_batch, self.batch, Runners::new(&layout));
         let share = self.share(prediction, &layout, workload, batches.as_ref().ok().copied());
-        let (sharding, memory) = self.fitting(&share, goal)?;
-        let note = memory_note(&memory);
+        let fitting = self.fitting(&share, goal, degrees)?;
         let (single, gpu) = (&self.step, &prediction.gpu);
         if single.range.mid.get() < SHORTEST_STEP_US {
             return Err(Reason::NoDuration { gpu: gpu.slug.clone() }.into());
@@ -272,10 +318,17 @@ impl<'p> At<'p> {
         if single.range.high.get() * batches as f64 > Micros::MOST {
             return Err(Reason::UpdateTooLong { batches }.into());
         }
-        let layout = Layout { sharding, ..layout };
-        let one = prediction.micro_batch(single, self.batch, self.data);
-        let scaled = optimizer_step(&one, gpu, &layout, workload, goal.assumptions.factors(), batches)
-            .map_err(|error| Reason::NotScalable { gpus, error })?;
+        let scaled = |sharding| {
+            let scaled = self.scaled(prediction, &Layout { sharding, ..layout }, (workload, goal), batches);
+            scaled.map_err(|error| Obstacle::from(Reason::NotScalable { gpus, error }))
+        };
+        let steps = fitting.into_iter().map(|(sharding, memory)| Ok((scaled(sharding)?, sharding, memory)));
+        let steps = steps.collect::<Result<Vec<_>, Obstacle>>()?;
+        let fastest = steps.into_iter().min_by(|a, b| a.0.step.range.mid.total_cmp(&b.0.step.range.mid));
+        let Some((scaled, sharding, memory)) = fastest else {
+            return Err(Obstacle::Memory(Sharding::None, Box::new(self.memory.clone())));
+        };
+        let note = memory_note(&memory);
         let divided = (sharding != Sharding::None || !layout.parallel.is_none()).then(|| {
             if !layout.parallel.is_none() {
                 return PlanNote::ReplicaMemory { memory: memory.basis };
@@ -296,6 +349,17 @@ impl<'p> At<'p> {
         })
     }
 
+    fn scaled(
+        &self,
+        prediction: &Prediction,
+        layout: &Layout,
+        (workload, goal): (&Workload, &Goal),
+        batches: u64,
+    ) -> Result<ScaledStep, ScaleError> {
+        let one = prediction.micro_batch(&self.step, self.batch, self.data);
+        optimizer_step(&one, &prediction.gpu, layout, workload, goal.assumptions.factors(), batches)
+    }
+
     /// Share of one GPU that runs this number of batches per update.
     fn share(&self, prediction: &Prediction, layout: &Layout, workload: &Workload, batches: Option<u64>) -> Share {
         // Without a number of batches, assume the maximum that a stage keeps.
@@ -304,18 +368,29 @@ impl<'p> At<'p> {
         Share::new(layout, batches, prediction.transformer.as_ref(), workload.parameter_count)
     }
 
-    /// Smallest degree of sharding with which the step fits, or may fit if the goal allows that.
-    fn fitting(&self, share: &Share, goal: &Goal) -> Result<(Sharding, MemoryFit), Obstacle> {
-        let (mut most, mut unknown) = (None, None);
-        for stage in goal.sharding.stages(share.parallel) {
+    /// Smallest degree of sharding with which the step fits, or may fit if the goal allows that. Degrees that send for each
+    /// micro-batch are not in the order of their times: all of them that fit.
+    fn fitting(&self, share: &Share, goal: &Goal, [from, to]: Degrees) -> Result<Vec<(Sharding, MemoryFit)>, Obstacle> {
+        let (mut found, mut most, mut unknown) = (Vec::new(), None, None);
+        let stages = goal.sharding.stages(share.shards < share.replicas);
+        // A single GPU with its layers divides nothing.
+        let is_alone = share.replicas * share.parallel.context <= 1;
+        let stages = if is_alone { &stages[..1] } else { stages };
+        for stage in stages.iter().filter(|stage| (from..=to).contains(*stage)) {
+            if found.first().is_some_and(|(least, _)| *least < Sharding::Zero2) {
+                break;
+            }
             let memory = self.memory.on_replica(*stage, share);
             match memory.fits {
-                Fits::Yes => return Ok((*stage, memory)),
+                Fits::Yes => found.push((*stage, memory)),
                 Fits::Unknown if unknown.is_none() => unknown = Some((*stage, memory)),
                 _ => most = Some((*stage, memory)),
             }
         }
-        if let Some(found) = unknown.take_if(|_| goal.limits.allow_unknown_memory) {
+        if found.is_empty() {
+            found.extend(unknown.take_if(|_| goal.limits.allow_unknown_memory));
+        }
+        if !found.is_empty() {
             return Ok(found);
         }
         let (stage, memory) = unknown.or(most).unwrap_or_else(|| (Sharding::None, self.memory.clone()));
@@ -376,7 +451,9 @@ fn with_sharding(memory: &MemoryFit, used: Sharding, share: &Share) -> Option<(S
     let own = share.replicas;
     let fits =
         |stage: Sharding, replicas: u32| memory.on_replica(stage, &Share { replicas, ..*share }).fits == Fits::Yes;
-    let all = ShardingChoice::Auto.stages(share.parallel);
+    let all = ShardingChoice::Auto.stages(share.shards < share.replicas);
+    // Stages exchange divided parameters for each micro-batch.
+    let all = if share.parallel.pipeline > 1 { &all[..2] } else { all };
     let counts = std::iter::successors(Some(own), |replicas| replicas.checked_mul(2));
     let most = (MOST_HINTED / share.parallel.gpus()).max(own);
     let mut tries = counts.take_while(|count| *count <= most).flat_map(|count| {

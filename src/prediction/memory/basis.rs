@@ -197,7 +197,8 @@ pub enum Division {
 }
 
 /// A pipeline stage.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Stage {
     /// With the embedding.
     First,

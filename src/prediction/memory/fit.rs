@@ -103,9 +103,10 @@ impl MemoryFit {
     /// gradients exist. If the state is unknown, so is its share.
     #[must_use]
     pub fn on_replica(&self, sharding: Sharding, on: &Share) -> Self {
-        let Share { parallel, replicas, .. } = *on;
+        let Share { parallel, .. } = *on;
+        let peers = on.peers(sharding);
         if parallel.is_none() {
-            return self.sharded_beside(sharding, replicas, self.gathered(sharding, on));
+            return self.sharded_beside(sharding, peers, self.gathered(sharding, on));
         }
         if let Some(narrowest) = &self.narrowest {
             return self.between(&narrowest.on_replica(sharding, on), |widest| widest.on_replica(sharding, on));
@@ -156,11 +157,10 @@ impl MemoryFit {
         };
         let at_most = self.at_most.map(|peak| most(peak, 1.0 / tokens));
         let without = self.at_most.map(|peak| most(peak, without_sequences));
-        let peers = replicas.saturating_mul(parallel.context);
         let division = Division::Replica {
             parallel,
             stage: least.and_then(|(_, stage)| stage),
-            sharded: (sharding != Sharding::None && peers > 1).then_some((sharding, replicas)),
+            sharded: (sharding != Sharding::None && peers > 1).then_some((sharding, peers)),
             without_sequences: without.filter(|_| parallel.tensor > 1),
         };
         let needed = least.map(|(bytes, _)| bytes);
@@ -170,13 +170,14 @@ impl MemoryFit {
     /// Whole parameters beside the divided ones: those outside the layers during both passes, and those of a few layers.
     /// The latter only if they exceed the temporary memory of the loss, which no layer runs beside.
     fn gathered(&self, sharding: Sharding, on: &Share) -> Bytes {
-        let peers = on.replicas.saturating_mul(on.parallel.context);
-        let known = self.states.zip(on.layers).filter(|_| sharding == Sharding::Zero3 && peers > 1);
+        let is_gathered = sharding >= Sharding::Zero3 && on.peers(sharding) > 1;
+        let known = self.states.zip(on.layers).filter(|_| is_gathered);
         let Some((states, layers)) = known else { return Bytes::ZERO };
         let layers = f64::from(layers.max(1));
         let apart = 1.0 - on.experts * (1.0 - 1.0 / f64::from(on.parallel.expert.max(1)));
-        let ends = on.ends[0] + on.ends[1] - on.tied;
-        let of_layers = GATHERED.min(2.0 * layers) / layers * (1.0 - ends) * apart;
+        let both = on.ends[0] + on.ends[1] - on.tied;
+        let ends = if on.parallel.pipeline > 1 { on.ends[0].max(on.ends[1]) } else { both };
+        let of_layers = GATHERED.min(2.0 * layers) / layers * (1.0 - both) * apart;
         let whole = |share: f64| states.parameters * (share / f64::from(on.parallel.tensor));
         let temporary = self.working.map_or(Bytes::ZERO, |working| working.temporary)
             * (1.0 / f64::from(on.parallel.tensor * on.parallel.context));
@@ -201,12 +202,11 @@ impl MemoryFit {
 
     /// Stages that may need most: the first keeps the most micro-batches and the embedding, the last one the loss.
     fn stages(&self, states: &ModelStates, sharding: Sharding, on: &Share) -> Vec<OnStage> {
-        let Share { parallel, replicas, batches, experts, .. } = *on;
+        let Share { parallel, batches, experts, .. } = *on;
         // At the last micro-batch, the gradients of all others exist.
         let all = ModelStates { gradients: states.gradients.max(states.parameters), ..*states };
-        // GPUs that share a sequence have the same weights, and divide the state as replicas do. Those that divide the
-        // experts have fewer experts each, and fewer GPUs have the same ones.
-        let peers = replicas.saturating_mul(parallel.context);
+        // Those that divide the experts have fewer experts each, and fewer GPUs have the same ones.
+        let peers = on.peers(sharding);
         let expert = parallel.expert.max(1);
         let [dense, of_experts] = [peers, (peers / expert).max(1)].map(|gpus| all.on_each(sharding, gpus));
         let parts = f64::from(parallel.pipeline);

@@ -1,6 +1,7 @@
 //! The share of a step that one GPU of a replica has, as far as memory depends on it.
 
 use crate::scale::{Layout, ModelParallel};
+use crate::sharding::Sharding;
 use crate::transformer::TransformerStep;
 use habitat_base::units::Bytes;
 
@@ -20,6 +21,8 @@ pub struct Share {
     pub parallel: ModelParallel,
     /// Number of replicas.
     pub replicas: u32,
+    /// Those among which [`Sharding::Hsdp`] divides the state.
+    pub shards: u32,
     /// Micro-batches per optimizer step and replica.
     pub batches: u64,
     /// Whether the backward pass recomputes parts of the forward pass.
@@ -59,6 +62,7 @@ impl Share {
         Self {
             parallel: layout.parallel,
             replicas: layout.replicas(),
+            shards: Layout { sharding: Sharding::Hsdp, ..*layout }.shards(),
             batches,
             recomputes: layout.parallel.recompute || model.is_some_and(|model| model.recomputes),
             experts: experts.unwrap_or(0.0).clamp(0.0, 1.0),
@@ -72,6 +76,12 @@ impl Share {
                 [model.activations, logits].map(|bytes| bytes * samples(model))
             }),
         }
+    }
+
+    /// GPUs that divide the state: those that share a sequence have the same weights, and divide it as replicas do.
+    pub(super) fn peers(&self, sharding: Sharding) -> u32 {
+        let replicas = if sharding == Sharding::Hsdp { self.shards } else { self.replicas };
+        replicas.saturating_mul(self.parallel.context)
     }
 
     /// Activations that are kept: if layers run again, their inputs and those of one layer.

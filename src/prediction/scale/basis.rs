@@ -1,8 +1,9 @@
 //! Basis of a step time on several GPUs.
 
 use habitat_base::units::{Bytes, Micros};
+use serde::Serialize;
 
-use super::{Layout, LayoutFactors, Link};
+use super::{Layout, LayoutFactors, Link, ScaledStep};
 use crate::gpu::GpuFacts;
 use habitat_step::catalog::Vendor;
 
@@ -103,4 +104,52 @@ pub struct OnReplicas {
     pub uses_network: bool,
     /// Measured times relative to the predicted ones.
     pub measured: Option<LayoutFactors>,
+}
+
+/// Time of an update beside its operations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LayoutCost {
+    /// Stages that wait for one another.
+    Bubble,
+    /// Collectives of tensor parallel GPUs.
+    Collectives,
+    /// Exchange of tokens among experts.
+    Tokens,
+    /// Ring attention.
+    Ring,
+    /// Activations from stage to stage.
+    Handed,
+    /// Exchange among replicas that nothing hides.
+    Exposed,
+    /// Layers that the backward pass computes again.
+    Recompute,
+    /// The rest.
+    Operations,
+}
+
+impl OnReplicas {
+    /// Exchanges of an update.
+    pub const fn exchanges(&self) -> [(LayoutCost, Option<Micros>); 5] {
+        [
+            (LayoutCost::Collectives, self.collectives),
+            (LayoutCost::Tokens, self.tokens),
+            (LayoutCost::Ring, self.ring),
+            (LayoutCost::Handed, self.handed),
+            (LayoutCost::Exposed, self.exposed),
+        ]
+    }
+}
+
+impl ScaledStep {
+    /// Parts of the expected step, in microseconds; operations are the rest.
+    pub fn costs(&self) -> Vec<(LayoutCost, f64)> {
+        let step = self.step.range.mid.get();
+        let ScalingBasis::Replicas(on) = &self.scaling.basis else { return vec![(LayoutCost::Operations, step)] };
+        let bubble = on.bubble.map(|bubble| Micros::known(step * bubble / (1.0 + bubble)));
+        let parts = on.exchanges().into_iter().chain([(LayoutCost::Bubble, bubble)]);
+        let parts: Vec<_> = parts.map(|(cost, time)| (cost, time.unwrap_or_default().get())).collect();
+        let rest = step - parts.iter().map(|(_, time)| time).sum::<f64>();
+        parts.into_iter().chain([(LayoutCost::Operations, rest)]).collect()
+    }
 }

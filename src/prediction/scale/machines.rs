@@ -154,11 +154,11 @@ impl ModelParallel {
         Ok(())
     }
 
-    /// Checks that a model can be divided this way.
+    /// Checks that a model with sequences of this length can be divided this way.
     ///
     /// # Errors
-    /// [`ScaleError`] for more stages than layers, or indivisible heads.
-    pub fn check_model(self, model: &TransformerStep) -> Result<(), ScaleError> {
+    /// [`ScaleError`] for more stages than layers, or indivisible heads, sequences or experts.
+    pub fn check_model(self, model: &TransformerStep, length: Option<u64>) -> Result<(), ScaleError> {
         let chunks = if self.pipeline > 1 { self.chunks.max(1) } else { 1 };
         let stages = self.pipeline.saturating_mul(chunks);
         if stages > model.layers {
@@ -166,6 +166,9 @@ impl ModelParallel {
         }
         if !model.heads.is_multiple_of(u64::from(self.tensor)) {
             return Err(ScaleError::Heads { tensor: self.tensor, heads: model.heads });
+        }
+        if let Some(length) = length.filter(|length| !length.is_multiple_of(u64::from(self.context.max(1)))) {
+            return Err(ScaleError::Sequence { context: self.context, length });
         }
         if self.expert > 1 {
             let experts = model.experts.ok_or(ScaleError::NoExperts)?.count;
@@ -216,6 +219,13 @@ impl Layout {
     /// Total number of GPUs.
     pub const fn all(&self) -> u32 {
         self.machines.saturating_mul(self.gpus)
+    }
+
+    /// Replicas that divide the state among one another: all, or with [`Sharding::Hsdp`] those of a machine.
+    pub fn shards(&self) -> u32 {
+        let (replicas, of_peers) = (self.replicas(), self.parallel.tensor.saturating_mul(self.parallel.context));
+        let most = if self.sharding == Sharding::Hsdp { self.gpus / of_peers.max(1) } else { replicas };
+        (1..=most.min(replicas)).rev().find(|count| replicas.is_multiple_of(*count)).unwrap_or(1)
     }
 
     /// Data parallel replicas of the model.

@@ -182,7 +182,7 @@ impl<'a> Replica<'a> {
     ) -> Result<Self, ScaleError> {
         let parallel = layout.parallel;
         if !parallel.is_none() {
-            parallel.check_model(one.model.ok_or(ScaleError::NoLayers)?)?;
+            parallel.check_model(one.model.ok_or(ScaleError::NoLayers)?, workload.sequence_length)?;
         }
         let own = gradients(workload)?;
         let is_narrow = matches!(
@@ -195,7 +195,7 @@ impl<'a> Replica<'a> {
         let sent = match layout.sharding {
             Sharding::None => own,
             Sharding::Zero1 | Sharding::Zero2 => Bytes::known(4.0 * parameters),
-            Sharding::Zero3 => weights,
+            Sharding::Zero3 | Sharding::Hsdp => weights,
         };
         let samples = one.model.and_then(|model| Some((one.batch?, model.batch_size?)));
         let scale = samples.map_or(1.0, |(batch, own)| batch as f64 / own.max(1) as f64);
@@ -244,6 +244,11 @@ impl<'a> Replica<'a> {
     /// GPUs that hold the same layers: replicas, and those that divide a sequence.
     fn peers(&self) -> u32 {
         self.layout.replicas() * self.layout.parallel.context
+    }
+
+    /// Those of them that divide the state.
+    fn dividing(&self) -> u32 {
+        self.layout.shards() * self.layout.parallel.context
     }
 
     /// Experts of the model, if GPUs divide them.
@@ -307,20 +312,18 @@ impl<'a> Replica<'a> {
     fn updated(&self, end: &End) -> Micros {
         let share = match self.layout.sharding {
             Sharding::None => self.share_of_state(),
-            _ => 1.0 / f64::from(self.peers().max(1)),
+            _ => 1.0 / f64::from(self.dividing().max(1)),
         };
         end.single * (self.update * share * self.factors().compute / (self.tensor() * self.stages()))
     }
 
     fn program(&self) -> [f64; 3] {
         // A step that was measured has what a program adds on one GPU.
-        let [least, expected, most] = match (self.layout.sharding, self.single.method) {
-            (Sharding::Zero2 | Sharding::Zero3, Method::Measured) => {
-                [1.0, FULLY_SHARDED[1] / PROGRAM[1], FULLY_SHARDED[2] / PROGRAM[1]]
-            }
-            (Sharding::Zero2 | Sharding::Zero3, _) => FULLY_SHARDED,
-            (_, Method::Measured) => [1.0, 1.0, PROGRAM[2] / PROGRAM[1]],
-            _ => PROGRAM,
+        let [least, expected, most] = match (self.layout.sharding >= Sharding::Zero2, self.single.method) {
+            (true, Method::Measured) => [1.0, FULLY_SHARDED[1] / PROGRAM[1], FULLY_SHARDED[2] / PROGRAM[1]],
+            (true, _) => FULLY_SHARDED,
+            (false, Method::Measured) => [1.0, 1.0, PROGRAM[2] / PROGRAM[1]],
+            (false, _) => PROGRAM,
         };
         let [low, high] = if self.model.is_some_and(|model| model.experts.is_some()) { EXPERTS } else { [1.0; 2] };
         [least.min(expected * low), expected, most.max(expected * high)]

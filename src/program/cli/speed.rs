@@ -14,11 +14,12 @@ use crate::store::{self, Paths, bundled};
 use habitat_base::text::grouped;
 use habitat_base::units::{Micros, Range};
 use habitat_prediction::scale::{Factors, Layout, Network, optimizer_step};
-use habitat_prediction::{Method, Mode, Options, Precision, Prediction, Sharding, Workload, predict};
+use habitat_prediction::{Method, Mode, Options, Precision, Prediction, Workload, predict};
 use habitat_reports::format;
 use habitat_reports::table::{Cell, Column, Table};
 use habitat_reports::words::Words;
 use habitat_step::catalog::Catalog;
+use habitat_step::op::StepWork;
 use habitat_step::profile::Profile;
 
 /// Published rows to show.
@@ -87,11 +88,15 @@ pub(super) fn run(args: &CompareSpeedArgs, out: &mut dyn Write) -> Result<u8, Cl
     let catalog = store::catalog(&paths)?;
     let loaded = load(&args.input, &catalog)?;
     loaded.warn();
-    let to = gpu::one(&catalog, "--to", &args.to)?.slug.to_string();
+    let recorded = || loaded.profile.origin.as_ref().and_then(|origin| origin.gpu.as_ref()).map(ToString::to_string);
+    let Some(to) = args.to.clone().or_else(recorded) else {
+        return Err(CliError::Refused("the recording does not name its GPU: pass --to GPU".to_owned()));
+    };
+    let to = gpu::one(&catalog, "--to", &to)?.slug.to_string();
     let options = options(&args.input, &[to], &catalog, &paths)?;
     let job = Job { args, profile: &loaded.profile, catalog: &catalog };
     let Expected { step, method, workload, why, gpu } = job.step(&options, 1.0, None).at(&loaded.label)?;
-    let measured = job.measured(&workload).at(&loaded.label)?;
+    let measured = job.measured(&workload, &options).at(&loaded.label)?;
     let Range { low, mid, high } = step;
     let ratio = measured / mid;
     let verdict = match () {
@@ -195,12 +200,6 @@ impl Job<'_> {
         if answer.workload.mode == Mode::Inference {
             return Err(refused("it is inference; compare-speed knows training steps only"));
         }
-        let layout = self.layout();
-        if layout.parallel.pipeline > 1 && matches!(layout.sharding, Sharding::Zero2 | Sharding::Zero3) {
-            return Err(refused(
-                "pipeline stages with sharded gradients or parameters are not modelled; use --sharding zero1",
-            ));
-        }
         let prediction: &Prediction =
             answer.predictions.first().ok_or_else(|| refused("no prediction for this GPU"))?;
         let mut single = prediction.planning_step();
@@ -254,26 +253,51 @@ impl Job<'_> {
         Some(self.samples(workload)? * workload.sequence_length? as f64)
     }
 
-    fn measured(&self, workload: &Workload) -> Result<Micros, CliError> {
+    /// Time of an update, from the speed that was measured.
+    fn measured(&self, workload: &Workload, options: &Options) -> Result<Micros, CliError> {
         let refused = |why: &str| CliError::Refused(why.to_owned());
-        let given = [self.args.step_ms, self.args.samples_per_second, self.args.tokens_per_second];
-        if given.into_iter().flatten().any(|speed| speed <= 0.0) {
+        let CompareSpeedArgs { step_ms, samples_per_second, tokens_per_second, tflops, mfu, .. } = *self.args;
+        if [step_ms, samples_per_second, tokens_per_second, tflops, mfu].into_iter().flatten().any(|speed| speed <= 0.0)
+        {
             return Err(refused("the speed must be above 0"));
         }
-        let seconds = match (self.args.step_ms, self.args.samples_per_second, self.args.tokens_per_second) {
+        let samples = || self.samples(workload).ok_or_else(|| refused("unknown batch size; pass --batch-size"));
+        let seconds = match (step_ms, samples_per_second, tokens_per_second, tflops, mfu) {
             (Some(millis), ..) => millis / 1e3,
-            (_, Some(rate), _) => {
-                self.samples(workload).ok_or_else(|| refused("unknown batch size; pass --batch-size"))? / rate
+            (_, Some(rate), ..) => samples()? / rate,
+            (_, _, Some(rate), ..) => {
+                let unknown = "unknown batch or sequence length; pass --batch-size and --sequence-length";
+                self.tokens(workload).ok_or_else(|| refused(unknown))? / rate
             }
-            (.., Some(rate)) => {
-                let tokens = self.tokens(workload);
-                tokens.ok_or_else(|| {
-                    refused("unknown batch or sequence length; pass --batch-size and --sequence-length")
-                })? / rate
+            (.., None, None) => {
+                return Err(refused(
+                    "no speed; pass --tokens-per-second, --samples-per-second, --tflops, --mfu or --step-ms",
+                ));
             }
-            _ => return Err(refused("no speed; pass --tokens-per-second, --samples-per-second or --step-ms")),
+            (.., tflops, mfu) => {
+                let rate = match mfu {
+                    Some(percent) => self.peak(options)? * percent / 100.0,
+                    None => tflops.unwrap_or_default() * 1e12,
+                };
+                let each =
+                    3.0 * StepWork::of(self.profile).forward.get() / workload.batch_size.unwrap_or(1).max(1) as f64;
+                each * samples()? / (rate * f64::from(self.layout().all()))
+            }
         };
         Micros::new(seconds * 1e6).map_err(CliError::other)
+    }
+
+    /// FLOP/s of the GPU's tensor cores in the precision of the step.
+    fn peak(&self, options: &Options) -> Result<f64, CliError> {
+        let target = options.targets.first();
+        let peak = target.and_then(|gpu| self.catalog.find(gpu.as_str()).ok()).map(|gpu| &gpu.peak);
+        let rate = peak.and_then(|peak| match self.precision(options) {
+            Some(Precision::Fp8) => peak.fp8_tensor,
+            Some(Precision::Fp16 | Precision::AmpFp16) => peak.fp16_tensor,
+            _ => peak.bf16_tensor.or(peak.fp16_tensor),
+        });
+        let unknown = || CliError::Refused("the GPU's peak is unknown: pass --tflops instead of --mfu".to_owned());
+        rate.map(|rate| rate.get()).ok_or_else(unknown)
     }
 
     fn precision(&self, options: &Options) -> Option<Precision> {

@@ -110,6 +110,7 @@ described!(ShardingChoice {
     Zero1 "zero1" "Optimizer state divided (ZeRO stage 1)",
     Zero2 "zero2" "Gradients too (ZeRO stage 2)",
     Zero3 "zero3" "Parameters too (ZeRO stage 3, FSDP)" or "fsdp",
+    Hsdp "hsdp" "Like zero3 within each machine, with a copy on each (HSDP)",
     Auto "auto" "Per offer, the lowest stage that fits"
 });
 

@@ -190,6 +190,10 @@ pub struct GoalArgs {
     #[arg(long, value_name = "TIME", value_parser = values::hours, allow_hyphen_values = true, help_heading = "Assumptions")]
     #[serde(rename = "checkpoint_interval_hours")]
     pub checkpoint_interval: Option<Hours>,
+    /// Time of writing a checkpoint (1 minute, or its size at 0.65 GB/s a machine).
+    #[arg(long, value_name = "TIME", value_parser = values::hours, allow_hyphen_values = true, help_heading = "Assumptions")]
+    #[serde(rename = "checkpoint_write_hours")]
+    pub checkpoint_write: Option<Hours>,
     /// Measured overhead of several GPUs as a multiple of the model's (from `calibrate-scaling`).
     #[arg(long, value_name = "FACTOR", value_parser = values::count, allow_hyphen_values = true, help_heading = "Layout")]
     pub scaling_factor: Option<f64>,
@@ -301,6 +305,7 @@ impl GoalArgs {
             allow_unknown_memory: self.allow_unknown_memory,
             failures_per_gpu_hour: self.failures_per_gpu_hour,
             checkpoint_interval: self.checkpoint_interval,
+            checkpoint_write: self.checkpoint_write,
             scaling_factor: self.scaling_factor,
             layout_factors: self.layout_factors,
             ..Self::default()
@@ -435,6 +440,7 @@ impl GoalArgs {
         assumptions.spot_losses_per_hour = self.spot_losses_per_hour.or(assumptions.spot_losses_per_hour);
         set(&mut assumptions.failures_per_gpu_hour, self.failures_per_gpu_hour.as_ref());
         set(&mut assumptions.checkpoint_interval, self.checkpoint_interval.as_ref());
+        assumptions.checkpoint_write = self.checkpoint_write.or(assumptions.checkpoint_write);
         assumptions.network_gbit_per_second = self.network.or(assumptions.network_gbit_per_second);
         assumptions.data_gbit_per_second = self.data_rate.or(assumptions.data_gbit_per_second);
         assumptions.scaling_factor = self.scaling_factor.or(assumptions.scaling_factor);

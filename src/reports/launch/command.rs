@@ -195,11 +195,14 @@ impl Job<'_> {
         let is_fp8 = self.start.precision == Some(Precision::Fp8);
         let all: Vec<Option<String>> = match framework {
             Framework::Megatron => {
+                let full = "--use-megatron-fsdp --data-parallel-sharding-strategy=optim_grads_params";
+                let in_groups = format!("{full} --num-distributed-optimizer-instances={}", replicas / part.shards());
                 let sharding = match part.sharding {
                     Sharding::None => "",
                     Sharding::Zero1 => "--use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather",
                     Sharding::Zero2 => "--use-megatron-fsdp --data-parallel-sharding-strategy=optim_grads",
-                    Sharding::Zero3 => "--use-megatron-fsdp --data-parallel-sharding-strategy=optim_grads_params",
+                    Sharding::Zero3 => full,
+                    Sharding::Hsdp => &in_groups,
                 };
                 vec![
                     degree("--tensor-model-parallel-size", parallel.tensor),
@@ -222,14 +225,19 @@ impl Job<'_> {
                 ]
             }
             Framework::Torchtitan => {
-                let (shards, copies) = if part.sharding == Sharding::None { (1, replicas) } else { (replicas, 1) };
+                let shards = if part.sharding == Sharding::None { 1 } else { part.shards() };
+                // With stages, torchtitan keeps the parameters that it has gathered, unless it is to gather them again.
+                let reshards = match part.sharding {
+                    Sharding::Zero1 | Sharding::Zero2 => Some("never"),
+                    Sharding::Zero3 | Sharding::Hsdp if stages > 1 => Some("always"),
+                    _ => None,
+                };
                 // Stages take micro-batches of one local batch; without stages, gradients of local batches add up.
                 let local = part.batch_size.map(|batch| if stages > 1 { batch * part.accumulation } else { batch });
                 vec![
                     Some(format!("--parallelism.data_parallel_shard_degree={shards}")),
-                    degree("--parallelism.data_parallel_replicate_degree", copies),
-                    matches!(part.sharding, Sharding::Zero1 | Sharding::Zero2)
-                        .then(|| "--parallelism.fsdp_reshard_after_forward=never".to_owned()),
+                    degree("--parallelism.data_parallel_replicate_degree", replicas / shards),
+                    reshards.map(|when| format!("--parallelism.fsdp_reshard_after_forward={when}")),
                     degree("--parallelism.tensor_parallel_degree", parallel.tensor),
                     degree("--parallelism.pipeline_parallel_degree", parallel.pipeline),
                     self.torchtitan_stages()?,

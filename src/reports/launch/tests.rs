@@ -35,6 +35,7 @@ fn part(provider: &str, region: &str, machine: &str, gpu: &str, tier: Tier) -> P
         hours_by: ByUse::default(),
         cost_by: ByUse::default(),
         data_cost: Usd::ZERO,
+        checkpoint_write: Hours::known(1.0 / 60.0),
         storage: UsdPerHour::ZERO,
         draw: None,
         footprint: Footprint::default(),

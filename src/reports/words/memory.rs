@@ -68,18 +68,24 @@ impl Words for MemoryBasis {
     }
 }
 
+/// To follow an amount.
+impl Words for Stage {
+    fn words(&self) -> String {
+        match self {
+            Self::First => " on the first stage",
+            Self::Last => " on the last stage",
+        }
+        .to_owned()
+    }
+}
+
 impl Words for Division {
     fn words(&self) -> String {
         match self {
             Self::Sharded { sharding, gpus } => format!("{} on {gpus} GPUs", sharding.name()),
             Self::Replica { parallel, stage, sharded, without_sequences } => {
-                let stage = match stage {
-                    Some(Stage::First) => " on the first stage",
-                    Some(Stage::Last) => " on the last stage",
-                    None => "",
-                };
-                let sharded =
-                    sharded.map(|(sharding, replicas)| format!(", {} over {replicas} replicas", sharding.name()));
+                let stage = stage.as_ref().map(Words::words).unwrap_or_default();
+                let sharded = sharded.map(|(sharding, gpus)| format!(", {} over {gpus} GPUs", sharding.name()));
                 let without = without_sequences.map(|most| format!(", {} without sequence parallelism", gib(most)));
                 format!("{}{stage}{}{}", parallel.words(), sharded.unwrap_or_default(), without.unwrap_or_default())
             }

@@ -101,6 +101,7 @@ pub(crate) const fn kind(kind: RejectionKind) -> &'static str {
         RejectionKind::Layout => "whose GPUs do not form whole replicas of the model",
         RejectionKind::NotAccepted => "that need --accept",
         RejectionKind::Limits => "outside the limits set",
+        RejectionKind::LostTooOften => "lost too often to get on",
         RejectionKind::Deadline => "too slow",
         RejectionKind::Budget => "over budget",
         RejectionKind::Emissions => "over the emission limit",

@@ -1,11 +1,13 @@
 //! Sentences for steps on several GPUs.
 
 use super::Words;
+use crate::format;
 use habitat_base::text::grouped;
 use habitat_base::units::{Micros, Range};
+use habitat_planning::plan::LayoutVerdict;
 use habitat_prediction::Sharding;
 use habitat_prediction::scale::{
-    BoardLink, Layout, LayoutFactors, Link, ModelParallel, Network, OnReplicas, Scaling, ScalingBasis,
+    BoardLink, Layout, LayoutCost, LayoutFactors, Link, ModelParallel, Network, OnReplicas, Scaling, ScalingBasis,
 };
 use habitat_step::catalog::Vendor;
 
@@ -63,16 +65,11 @@ impl Words for OnReplicas {
             format!("{:.0} % bubble{remedy}", bubble * 100.0)
         });
         let exchange = if layout.sharding == Sharding::None { "all-reduce" } else { "gathers and scatters" };
-        let times = [
-            (self.collectives, "in collectives"),
-            (self.tokens, "token exchange"),
-            (self.ring, "ring attention"),
-            (self.handed, "from stage to stage"),
-            (self.exposed, &format!("exposed {exchange}")),
-        ];
-        let millis =
-            |(time, what): (Option<Micros>, &str)| time.map(|time| format!("{} ms {what}", grouped(time.as_millis())));
-        let parts: Vec<String> = bubble.into_iter().chain(times.into_iter().filter_map(millis)).collect();
+        let millis = |(cost, time): (LayoutCost, Option<Micros>)| {
+            let what = if cost == LayoutCost::Exposed { format!("exposed {exchange}") } else { cost.words() };
+            time.map(|time| format!("{} ms {what}", grouped(time.as_millis())))
+        };
+        let parts: Vec<String> = bubble.into_iter().chain(self.exchanges().into_iter().filter_map(millis)).collect();
         let replicas = layout.replicas();
         let of = match (layout.parallel.is_none(), replicas) {
             (true, _) => layout.words(),
@@ -90,8 +87,55 @@ impl Words for OnReplicas {
     }
 }
 
-/// `8-way tensor parallel × 2 pipeline stages`.
+/// To follow a time.
+impl Words for LayoutCost {
+    fn words(&self) -> String {
+        match self {
+            Self::Bubble => "idle in the pipeline",
+            Self::Collectives => "in collectives",
+            Self::Tokens => "token exchange",
+            Self::Ring => "ring attention",
+            Self::Handed => "from stage to stage",
+            Self::Exposed => "exposed exchange",
+            Self::Recompute => "for recomputed layers",
+            Self::Operations => "in operations",
+        }
+        .to_owned()
+    }
+}
+
+impl Words for LayoutVerdict {
+    fn words(&self) -> String {
+        match self {
+            Self::Chosen => "the plan's".to_owned(),
+            Self::Time { share, cause, more_us } => {
+                let more = if *more_us < 0.0 { "less" } else { "more" };
+                let time = format::time(Micros::known(more_us.abs()));
+                format!("{}: {time} {more} {}", format::signed_percent(*share), cause.words())
+            }
+            Self::Memory { short_bytes, usable_bytes, stage } => {
+                let stage = stage.as_ref().map(Words::words).unwrap_or_default();
+                format!("{} short of {}{stage}", format::memory(*short_bytes), format::memory(*usable_bytes))
+            }
+            Self::LeavesLinks { joined } => format!("leaves the {joined} GPUs that links join"),
+        }
+    }
+}
+
+/// `8-way tensor parallel × 2 pipeline stages`; in brief `TP 8 · PP 2`.
 impl Words for ModelParallel {
+    fn brief(&self) -> String {
+        let stages =
+            if self.chunks > 1 { format!("{}×{}", self.pipeline, self.chunks) } else { self.pipeline.to_string() };
+        let parts = [
+            (self.tensor > 1, format!("TP {}", self.tensor)),
+            (self.context > 1, format!("CP {}", self.context)),
+            (self.pipeline > 1, format!("PP {stages}")),
+            (self.expert > 1, format!("EP {}", self.expert)),
+        ];
+        parts.into_iter().filter_map(|(is_used, words)| is_used.then_some(words)).collect::<Vec<_>>().join(" · ")
+    }
+
     fn words(&self) -> String {
         let stages = match self.chunks {
             ..=1 => format!("{} pipeline stages", self.pipeline),

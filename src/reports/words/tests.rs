@@ -255,7 +255,9 @@ fn one_of_each() {
 fn reasons_have_their_kind() {
     let all = reasons();
     let kinds: BTreeSet<&str> = all.iter().map(|reason| plan::kind(reason.kind())).collect();
-    assert_eq!(kinds.len(), 14);
+    assert_eq!(kinds.len(), 15);
+    let lost = all.iter().filter(|reason| reason.kind() == RejectionKind::LostTooOften);
+    assert!(lost.eq(all.iter().filter(|reason| matches!(reason, Reason::LostTooOften { .. }))));
     let limits = all.iter().filter(|reason| reason.kind() == RejectionKind::Limits);
     let first = all.iter().position(|reason| *reason == Reason::OfferNotNamed).unwrap();
     let last = all.iter().position(|reason| matches!(reason, Reason::OverQuota { .. })).unwrap();
@@ -324,7 +326,7 @@ fn memory_has_its_words() {
         (share(Fits::Yes, true, sharded, false), "needs 12.3 GB with zero1 on 8 GPUs, 22.0 GB usable"),
         (
             share(Fits::Unknown, true, replica, true),
-            "may fit: needs at least 12.3 GB with 8-way tensor parallel × 2 pipeline stages on the last stage, zero1 over 4 replicas, 30.0 without sequence parallelism, 22.0 GB usable (no optimizer found: assuming Adam)",
+            "may fit: needs at least 12.3 GB with 8-way tensor parallel × 2 pipeline stages on the last stage, zero1 over 4 GPUs, 30.0 without sequence parallelism, 22.0 GB usable (no optimizer found: assuming Adam)",
         ),
         (
             MemoryBasis::Between { least: gb(15.0), widest: Box::new(share(Fits::No, false, sharded, false)) },

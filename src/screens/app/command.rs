@@ -4,8 +4,10 @@ use super::App;
 use super::screen::predict;
 use crate::action::Screen;
 use habitat_base::text::CommandLine;
-use habitat_planning::plan::{Accept, Goal, Objective, Work};
+use habitat_planning::plan::{Accept, Goal, Objective, ShardingChoice, Work};
 use habitat_planning::pricing::Tier;
+use habitat_prediction::Sharding;
+use habitat_prediction::scale::ModelParallel;
 use habitat_reports::words::plan::accept_names;
 
 impl App {
@@ -92,6 +94,22 @@ fn goal(line: &mut CommandLine, first: &Goal, now: &Goal, sized: bool) {
     }
     if first.limits.max_gpus != now.limits.max_gpus {
         put(line, "--max-gpus", now.limits.max_gpus.map(|most| most.to_string()));
+    }
+    let layout = |goal: &Goal| (goal.layout, goal.sharding, goal.model_parallel);
+    if layout(first) != layout(now) {
+        let ModelParallel { tensor, pipeline, context, chunks, expert, .. } = now.model_parallel;
+        for (flag, degree) in [
+            ("--tensor-parallel", tensor),
+            ("--pipeline-parallel", pipeline),
+            ("--virtual-stages", chunks),
+            ("--context-parallel", context),
+            ("--expert-parallel", expert),
+        ] {
+            put(line, flag, Some(degree.to_string()).filter(|_| degree > 1));
+        }
+        let sharding = Sharding::ALL.into_iter().find(|sharding| ShardingChoice::of(*sharding) == now.sharding);
+        line.set("--sharding", sharding.map_or("auto", Sharding::name));
+        put(line, "--layout", (!now.layout.is_auto()).then(|| "given".to_owned()));
     }
     let (before, accept) = (&first.limits.accept, &now.limits.accept);
     let typed =

@@ -327,16 +327,19 @@ impl Launch {
             _ if of("activation_checkpoint.selective_ac_option")? == "1" => Recompute::Full,
             _ => Recompute::Operators,
         };
-        let keeps = of("parallelism.fsdp_reshard_after_forward")? == "never";
+        let reshards = of("parallelism.fsdp_reshard_after_forward")?;
+        let copies = flags.number("parallelism.data_parallel_replicate_degree")?;
         let is_whole = of("parallelism.data_parallel_shard_degree")? == "1";
-        // With pipeline stages, torchtitan keeps gathered parameters; a plan then divides the optimizer state.
+        // With pipeline stages, torchtitan keeps gathered parameters by default; a plan then divides the optimizer state.
         let has_stages = flags.number("parallelism.pipeline_parallel_degree")?.is_some_and(|stages| stages > 1);
         let sharding = if is_whole {
             "none"
-        } else if has_stages {
+        } else if has_stages && reshards != "always" {
             "zero1"
-        } else if keeps {
+        } else if reshards == "never" {
             "zero2"
+        } else if copies.is_some_and(|copies| copies > 1) {
+            "hsdp"
         } else {
             "zero3"
         };

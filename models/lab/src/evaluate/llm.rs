@@ -160,6 +160,7 @@ impl Row {
             sharding: match self.sharding.as_str() {
                 "zero1" => Sharding::Zero1,
                 "zero2" => Sharding::Zero2,
+                "zero3" if self.notes.contains("HSDP") => Sharding::Hsdp,
                 "zero3" => Sharding::Zero3,
                 _ => Sharding::None,
             },

@@ -153,9 +153,9 @@ fn run(row: &str) -> Option<(&str, f64, f64, u32)> {
 /// too soon.
 fn replay(trace: &Trace, start: f64, plan: &Plan, work: f64, changes: bool) -> Option<(f64, f64)> {
     let assumed = &plan.goal.assumptions;
-    let [setup, interval, write, restart] =
-        [assumed.setup, assumed.checkpoint_interval, assumed.checkpoint_write, assumed.restart].map(Hours::get);
     let spot = plan.parts.iter().find(|part| part.offer.tier == Tier::Spot)?;
+    let [setup, interval, write, restart] =
+        [assumed.setup, assumed.checkpoint_interval, spot.checkpoint_write, assumed.restart].map(Hours::get);
     let share = spot.work.get() / plan.work.get();
     // Latest time to leave work undone: the deadline minus the time on the other machine.
     let change = plan.switch.as_ref().filter(|_| changes);

@@ -64,7 +64,7 @@ pub(super) fn recompute(part: &Part, assumed: &Assumptions, first: bool) -> Own 
         let rate = of_one * f64::from(part.machines);
         let interval = assumed.checkpoint_interval.get();
         let restart = assumed.restart.get();
-        saving = training.map(|hours| hours / interval * assumed.checkpoint_write.get());
+        saving = training.map(|hours| hours / interval * part.checkpoint_write.get());
         let [mid, high] = [training[1] + saving[1], training[2] + saving[2]];
         // At 95 %: two losses plus 1.5 times the expected number, with five mean waits each.
         let reach = f64::ln(1.0 - assumed.spot_confidence) / f64::ln(0.05);
@@ -77,7 +77,7 @@ pub(super) fn recompute(part: &Part, assumed: &Assumptions, first: bool) -> Own 
     }
     let rate = assumed.failures_per_gpu_hour * f64::from(part.all_gpus());
     if part.offer.tier != Tier::Spot && part.all_gpus() >= MANY_GPUS && rate > 0.0 {
-        let (write, restart) = (assumed.checkpoint_write.get(), assumed.restart.get());
+        let (write, restart) = (part.checkpoint_write.get(), assumed.restart.get());
         let interval = (2.0 * write / rate).sqrt().clamp(0.05, 24.0);
         saving = training.map(|hours| hours / interval * write);
         let [mid, high] = [training[1] + saving[1], training[2] + saving[2]];

@@ -22,19 +22,28 @@ pub(super) struct Exposed {
 }
 
 impl Replica<'_> {
-    /// Peers within a domain of links, and the number of domains.
+    /// Peers that divide the state within a domain of links, and the number of domains.
     pub(super) fn of_peers(&self) -> Group {
-        let peers = self.peers().max(1);
-        let inside = (self.domain / self.layout.parallel.tensor.max(1)).clamp(1, peers);
-        Group { inside, machines: peers.div_ceil(inside) }
+        self.among(self.dividing(), 1)
     }
 
-    /// Peers with the same experts: those that divide them come first within a domain.
+    /// Those with the same experts: those that divide them come first within a domain.
     pub(super) fn of_same_experts(&self) -> Group {
-        let parallel = self.layout.parallel;
-        let same = (self.peers() / parallel.expert.max(1)).max(1);
-        let inside = (self.domain / parallel.tensor.saturating_mul(parallel.expert).max(1)).clamp(1, same);
-        Group { inside, machines: same.div_ceil(inside) }
+        let expert = self.layout.parallel.expert.max(1);
+        self.among(self.dividing() / expert, expert)
+    }
+
+    /// Peers with the same part of the state, if only some of all divide it.
+    fn of_copies(&self) -> Group {
+        let dividing = self.dividing().max(1);
+        self.among(self.peers() / dividing, dividing)
+    }
+
+    /// Peers, `apart` places from one another.
+    fn among(&self, peers: u32, apart: u32) -> Group {
+        let (peers, each) = (peers.max(1), self.layout.parallel.tensor.saturating_mul(apart).max(1));
+        let inside = (self.domain / each).clamp(1, peers);
+        Group { inside, machines: peers.div_ceil(inside) }
     }
 
     /// Bandwidth that `inside` of a domain's GPUs have of its network.
@@ -108,7 +117,7 @@ impl Replica<'_> {
     /// bucket, have nothing to hide behind.
     pub(super) fn exposed(&self, end: &End) -> Exposed {
         let group = self.of_peers();
-        if group.inside * group.machines <= 1 {
+        if self.peers() <= 1 {
             return Exposed::default();
         }
         let own = 1.0 / (self.tensor() * self.stages());
@@ -128,7 +137,7 @@ impl Replica<'_> {
         let behind = |traffic: Micros, pass: f64| traffic.checked_sub(stage * (HIDING * pass)).unwrap_or_default();
         let exposed = |traffic: Micros, pass: f64| behind(traffic, pass) + traffic * (1.0 / parts);
         // Fully sharded programs gather and scatter layer by layer, others all at once.
-        let at_a_time = if self.layout.sharding == Sharding::Zero3 { parts } else { 1.0 };
+        let at_a_time = if self.layout.sharding >= Sharding::Zero3 { parts } else { 1.0 };
         let gather = time(Collective::Gather, self.weights, at_a_time);
         let scatter = time(Collective::Gather, self.gradients, at_a_time);
         let [each, once] = match self.layout.sharding {
@@ -136,6 +145,14 @@ impl Replica<'_> {
             Sharding::Zero1 => [Micros::ZERO, exposed(gather, FORWARD) + exposed(scatter, BACKWARD)],
             Sharding::Zero2 => [exposed(scatter, BACKWARD), exposed(gather, FORWARD)],
             Sharding::Zero3 => [behind(gather, FORWARD) + exposed(gather + scatter, BACKWARD), Micros::ZERO],
+            Sharding::Hsdp => {
+                // Each GPU sums its part of the gradients with those of the other copies, layer by layer.
+                let (copies, part) = (self.of_copies(), own * self.share_of_state() / f64::from(self.dividing()));
+                let network = self.network(end, copies.inside);
+                let summed =
+                    fabric.time(Collective::AllReduce, self.gradients * (part / parts), copies, network) * parts;
+                [behind(gather, FORWARD) + exposed(gather + scatter + summed, BACKWARD), Micros::ZERO]
+            }
         };
         Exposed { each, once }
     }

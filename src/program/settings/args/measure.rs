@@ -90,9 +90,9 @@ pub struct CompareSpeedArgs {
     /// A micro-batch on one GPU, and how it is predicted.
     #[command(flatten)]
     pub input: InputArgs,
-    /// GPU of the job.
+    /// GPU of the job, if it is not the recording's.
     #[arg(long = "to", alias = "gpu", value_name = "GPU")]
-    pub to: String,
+    pub to: Option<String>,
     /// GPUs of each machine.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = values::within::<u32>(1, most::GPUS.into()), help_heading = "Job")]
     pub gpus: u32,
@@ -129,6 +129,13 @@ pub struct CompareSpeedArgs {
     /// Measured samples per second on all GPUs.
     #[arg(long, value_name = "RATE", value_parser = values::count, help_heading = "Speed", group = "speed")]
     pub samples_per_second: Option<f64>,
+    /// Measured model FLOPs of one GPU per second, in TFLOP/s: three forward passes of the step's products and attention,
+    /// recomputation not counted.
+    #[arg(long, value_name = "TFLOP/S", value_parser = values::count, help_heading = "Speed", group = "speed")]
+    pub tflops: Option<f64>,
+    /// The same as a percentage of the GPU's peak in the precision of the step, without sparsity.
+    #[arg(long, value_name = "PERCENT", value_parser = values::count, help_heading = "Speed", group = "speed")]
+    pub mfu: Option<f64>,
     /// Measured time of an update, milliseconds.
     #[arg(long, value_name = "MS", value_parser = values::count, help_heading = "Speed", group = "speed")]
     pub step_ms: Option<f64>,

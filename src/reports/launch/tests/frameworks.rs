@@ -28,6 +28,18 @@ fn a_framework_gets_the_flags_of_the_layout() {
          --parallelism.pipeline_parallel_layers_per_stage=8 --parallelism.pipeline_parallel_microbatch_size=1 \
          --training.local_batch_size=16 --training.global_batch_size=32 --training.seq_len=4096 --training.steps=101"
     );
+    // Copies on two machines, each divided among its 8 GPUs; with stages, parameters are gathered again.
+    let offer = Arc::new(Offer { gpu_count: 8, ..(*spot().offer).clone() });
+    let hybrid = Part { sharding: Sharding::Hsdp, offer, machines: 2, parallel: ModelParallel::NONE, ..divided() };
+    assert!(
+        of(Framework::Megatron, hybrid.clone())
+            .contains("sharding-strategy=optim_grads_params --num-distributed-optimizer-instances=2 ")
+    );
+    assert!(of(Framework::Torchtitan, hybrid).starts_with(
+        "--parallelism.data_parallel_shard_degree=8 --parallelism.data_parallel_replicate_degree=2 --training"
+    ));
+    let sharded = of(Framework::Torchtitan, Part { sharding: Sharding::Zero3, ..divided() });
+    assert!(sharded.contains(" --parallelism.fsdp_reshard_after_forward=always "), "{sharded}");
     // A step predicted in FP8 trains in it.
     let in_fp8 = |framework| {
         let mut start = Start { precision: Some(Precision::Fp8), ..with("python -m x") };

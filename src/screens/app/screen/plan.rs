@@ -3,6 +3,7 @@
 mod beside;
 mod frontier;
 mod goal;
+mod layouts;
 mod lists;
 pub mod offer;
 mod places;
@@ -11,6 +12,7 @@ pub use beside::{beside_table, beside_words};
 use frontier::planned_point;
 pub use frontier::{cursor_words, frontier_point, frontier_table};
 pub use goal::{knob_words, ladder, set_knob, set_work, slide, toggles, value, work_words};
+pub(crate) use lists::next_lower;
 use lists::{ALTERNATIVES_BY, REJECTED_BY};
 pub use lists::{arrange, candidates, rejected};
 pub(in crate::app) use places::toggle as toggle_place;
@@ -27,7 +29,7 @@ use crate::app::screen::behaviour::Behaviour;
 use crate::app::screen::predict;
 use crate::app::slider::Knob;
 use habitat_base::text::clean;
-use habitat_planning::plan::{Confidence, Goal, Part};
+use habitat_planning::plan::{Confidence, Goal, Part, Plan};
 use habitat_planning::pricing::Tier;
 use habitat_reports::table::{Cell, Column, Table};
 use habitat_reports::theme::{GlyphSet, Role};
@@ -56,6 +58,8 @@ pub enum Lower {
     Timeline,
     /// Cost against time: table and chart of the best trade-offs.
     Chart,
+    /// Layouts of the plan's machines, and why the others lost.
+    Layouts,
     /// Rejected offers, with the reason.
     Rejected,
     /// Parts, assumptions, solver.
@@ -64,8 +68,8 @@ pub enum Lower {
 
 impl Lower {
     /// All views, in the order of the `v` key.
-    pub const ALL: [Self; 6] =
-        [Self::Alternatives, Self::Timeline, Self::Chart, Self::Beside, Self::Rejected, Self::Notes];
+    pub const ALL: [Self; 7] =
+        [Self::Alternatives, Self::Timeline, Self::Chart, Self::Layouts, Self::Beside, Self::Rejected, Self::Notes];
 
     /// Its title.
     pub const fn name(self) -> &'static str {
@@ -74,6 +78,7 @@ impl Lower {
             Self::Beside => "if you accept",
             Self::Timeline => "timeline",
             Self::Chart => "cost against time",
+            Self::Layouts => "layouts",
             Self::Rejected => "rejected",
             Self::Notes => "notes",
         }
@@ -114,7 +119,9 @@ impl Behaviour for PlanScreen {
             Needs::Limit => on_sliders && app.planner.knob != Knob::Work,
             Needs::Changed => !app.planner.earlier.is_empty(),
             Needs::SortableTable => !self.sorts(app).is_empty(),
-            Needs::Detail => offer::selected(app).is_some() || frontier_point(app).is_some(),
+            Needs::Detail => {
+                offer::selected(app).is_some() || frontier_point(app).is_some() || layouts::selected(app).is_some()
+            }
             needs => matches!(needs, Needs::Rows | Needs::Table | Needs::Panes | Needs::PlanScreen),
         }
     }
@@ -127,6 +134,10 @@ impl Behaviour for PlanScreen {
             Action::FarRight => goal::move_knob(app, true, true, effects),
             Action::Open if frontier_point(app).is_some() => {
                 goal::take(app);
+                app.start_plan(effects);
+            }
+            Action::Open if layouts::selected(app).is_some() => {
+                layouts::take(app);
                 app.start_plan(effects);
             }
             Action::Open => {
@@ -167,14 +178,11 @@ impl Behaviour for PlanScreen {
             Action::NextPane | Action::PreviousPane => {
                 app.planner.pane = if app.planner.pane == Pane::Goal { Pane::Lower } else { Pane::Goal };
             }
-            Action::Lower => {
-                app.planner.lower = next_lower(app);
-                app.planner.list = ListState::default();
-                app.planner.list.selected = match app.planner.lower {
-                    Lower::Chart => planned_point(app).unwrap_or(0),
-                    _ => 0,
-                };
+            Action::Layouts => {
+                app.planner.pane = Pane::Lower;
+                show(app, Lower::Layouts);
             }
+            Action::Lower => show(app, next_lower(app)),
             Action::Rerun if app.predictions.value().is_some() => app.start_plan(effects),
             _ => return false,
         }
@@ -209,7 +217,7 @@ impl Behaviour for PlanScreen {
         match app.planner.lower {
             Lower::Alternatives => &ALTERNATIVES_BY,
             Lower::Rejected => &REJECTED_BY,
-            Lower::Beside | Lower::Timeline | Lower::Chart | Lower::Notes => &[],
+            Lower::Beside | Lower::Timeline | Lower::Chart | Lower::Layouts | Lower::Notes => &[],
         }
     }
 
@@ -238,10 +246,15 @@ impl Behaviour for PlanScreen {
     }
 }
 
-/// The next view of the lower pane.
-pub(crate) fn next_lower(app: &App) -> Lower {
-    let place = Lower::ALL.iter().position(|lower| *lower == app.planner.lower).unwrap_or(0);
-    Lower::ALL[(place + 1) % Lower::ALL.len()]
+/// Shows a view of the lower pane, with the plan's own row selected.
+fn show(app: &mut App, lower: Lower) {
+    app.planner.lower = lower;
+    let selected = match lower {
+        Lower::Chart => planned_point(app),
+        Lower::Layouts => app.plan.value().and_then(Plan::chosen_layout),
+        _ => None,
+    };
+    app.planner.list = ListState { selected: selected.unwrap_or(0), ..ListState::default() };
 }
 
 /// Whether the chart fits beside the table.
@@ -346,6 +359,7 @@ pub(crate) fn lower_table(app: &App) -> Option<Table> {
         Lower::Beside => Some(beside_table(app)),
         Lower::Timeline => Some(timeline_table(app)),
         Lower::Chart => Some(frontier_table(app)),
+        Lower::Layouts => Some(layouts::table(app)),
         Lower::Rejected => Some(rejected_table(app, 0..usize::MAX)),
         Lower::Notes => None,
     }

@@ -48,9 +48,7 @@ pub(super) fn draw(painter: &mut Painter<'_>, area: Rect) {
     };
     answer(painter, inside, &blocks, &lines);
 
-    if plan::chart_beside(app)
-        && !matches!(app.planner.lower, Lower::Timeline | Lower::Beside | Lower::Rejected | Lower::Notes)
-    {
+    if plan::chart_beside(app) && matches!(app.planner.lower, Lower::Alternatives | Lower::Chart) {
         let chart_width = (rest.width * 11 / 30).clamp(44, 70);
         let [left, right] = Layout::horizontal([Constraint::Fill(1), Constraint::Length(chart_width)]).areas(rest);
         lower(painter, left, app.planner.lower);
@@ -243,7 +241,10 @@ fn of_part(painter: &Painter<'_>, plan: &Plan, part: &Part) -> Vec<Block> {
     let mut blocks = vec![Block { rank: 1, pieces }];
     let layout = beside::layout_words(part);
     if let Some(layout) = layout.strip_prefix(", ") {
-        blocks.push(Block { rank: 5, pieces: line(layout.to_owned(), Role::Text) });
+        let key = painter.app.setup.keymap.hint(Action::Layouts);
+        let others = format!(" ({key}: other layouts)");
+        let others = if plan.layouts.is_empty() { "" } else { &others };
+        blocks.push(Block { rank: 5, pieces: line(format!("{layout}{others}"), Role::Text) });
     }
     blocks.push(Block { rank: 7, pieces: line(words, Role::Muted) });
     if !part.offer.trust.doubts.is_empty() {
@@ -280,6 +281,7 @@ fn lower(painter: &mut Painter<'_>, area: Rect, what: Lower) {
     let count = app.plan.value().map_or(0, |plan| match what {
         Lower::Rejected => plan.rejected.len(),
         Lower::Beside => plan.beside.len(),
+        Lower::Layouts => plan.layouts.len(),
         _ => plan.alternatives.len(),
     });
     let title = match what {
@@ -287,6 +289,7 @@ fn lower(painter: &mut Painter<'_>, area: Rect, what: Lower) {
         Lower::Alternatives => format!("plan and {count} alternatives"),
         Lower::Beside => format!("{count} more, if you accept"),
         Lower::Rejected => format!("{count} rejected offers"),
+        Lower::Layouts => format!("{count} layouts of the plan's machines, fastest first"),
         Lower::Timeline => "plan over time, and its cost".to_owned(),
         Lower::Chart if app.frontier.len() == 1 => "best trade-off (Pareto front): 1 plan".to_owned(),
         Lower::Chart => format!("best trade-offs (Pareto front): {} plans", app.frontier.len()),
@@ -331,7 +334,7 @@ fn lower(painter: &mut Painter<'_>, area: Rect, what: Lower) {
                 painter.text(below.x + 2, below.y, room, &fit(&legend, room.into()), Role::Muted);
             }
         }
-        Lower::Beside | Lower::Rejected => {
+        Lower::Beside | Lower::Layouts | Lower::Rejected => {
             if let Some(shown) = plan::lower_on_screen(app) {
                 table::draw(painter, inside, what.name(), &shown, focus);
             }

@@ -47,8 +47,16 @@ pub(super) fn offers(app: &App) -> Vec<&OfferId> {
     match app.planner.lower {
         Lower::Alternatives => candidates(app).into_iter().map(|(part, _)| &part.offer.id).collect(),
         Lower::Rejected => rejected(app).into_iter().map(|one| &one.offer).collect(),
-        Lower::Beside | Lower::Timeline | Lower::Chart | Lower::Notes => Vec::new(),
+        Lower::Beside | Lower::Timeline | Lower::Chart | Lower::Layouts | Lower::Notes => Vec::new(),
     }
+}
+
+/// The next view of the lower pane; layouts only if there are some.
+pub(crate) fn next_lower(app: &App) -> Lower {
+    let place = Lower::ALL.iter().position(|lower| *lower == app.planner.lower).unwrap_or(0);
+    let no_layouts = app.plan.value().is_none_or(|plan| plan.layouts.is_empty());
+    let mut next = Lower::ALL.into_iter().cycle().skip(place + 1);
+    next.find(|lower| *lower != Lower::Layouts || !no_layouts).unwrap_or_default()
 }
 
 /// Whether an offer passes a filter of words and figures: `lambda`, `4090 cost<100`.

@@ -18,7 +18,7 @@ pub fn selected(app: &App) -> Option<&OfferId> {
         Lower::Alternatives => candidates(app).get(row).map(|(part, _)| &part.offer.id),
         Lower::Beside => app.plan.value()?.beside.get(row).map(|beside| &beside.part.offer.id),
         Lower::Rejected => rejected(app).get(row).map(|rejection| &rejection.offer),
-        Lower::Timeline | Lower::Chart | Lower::Notes => None,
+        Lower::Timeline | Lower::Chart | Lower::Layouts | Lower::Notes => None,
     }
 }
 
