@@ -50,8 +50,8 @@ pub(super) fn evaluate(
     let steps = read(&data.join("neusight/steps"))?;
     let mut traces = traces::recorded(&data.join("traces/gpu"), catalog)?;
     traces.retain(|_, same| same.len() > 1);
-    let traced = traces.values().flatten().map(|trace| &trace.gpu);
-    let gpus: BTreeSet<&GpuSlug> = steps.values().flat_map(BTreeMap::keys).chain(traced).collect();
+    let recorders = traces.values().flatten().map(|trace| &trace.gpu);
+    let gpus: BTreeSet<&GpuSlug> = steps.values().flat_map(BTreeMap::keys).chain(recorders).collect();
     let models = &match published {
         Some(file) => {
             with_efficiency(models, file, &gpus, &published::by_methods(&mut groups, file, catalog)?, catalog)?

@@ -272,7 +272,9 @@ impl Row {
         let (step, by_device) = with_host(total, self.host_us);
         if let Some(slopes) = slopes {
             for (terms, slope) in self.sums.iter().zip(by_sum) {
-                terms.iter().for_each(|&(at, amount)| slopes[at] += slope * amount * by_device / step);
+                for &(at, amount) in terms {
+                    slopes[at] += slope * amount * by_device / step;
+                }
             }
         }
         step.ln() - self.log
