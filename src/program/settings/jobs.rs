@@ -42,7 +42,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use toml::{Spanned, Table};
 
-use super::wish::{Wish, read};
+use super::goal_args::{GoalArgs, read};
 use habitat_base::text;
 use habitat_base::units::{Bytes, Hours, UsdPerHour};
 use habitat_planning::deadline::Deadline;
@@ -63,7 +63,7 @@ const MOST_JOBS: usize = 1000;
 #[derive(Debug, Clone, PartialEq)]
 pub struct JobsFile {
     /// Deadline, budget, price per hour and quotas that all jobs share.
-    pub shared: Wish,
+    pub shared: GoalArgs,
     /// End of the time range that must meet the deadlines; `None` = default.
     pub confidence: Option<Confidence>,
     /// Whether jobs on rented machines may wait for others.
@@ -96,7 +96,7 @@ pub struct JobTable {
     /// Places of the jobs in the file that have to end before it starts.
     pub after: Vec<usize>,
     /// Its work and limits.
-    pub wish: Wish,
+    pub wish: GoalArgs,
     /// How it starts.
     pub launch: Launch,
     /// Name without the number of a copy, and that number.
@@ -214,7 +214,7 @@ impl JobsFile {
         let whole = 0..text.len();
         let limits =
             [("deadline", file.deadline), ("budget", file.budget), ("max_usd_per_hour", file.max_usd_per_hour)];
-        let mut shared: Wish = parsed(table(&limits), text, &whole, None)?;
+        let mut shared: GoalArgs = parsed(table(&limits), text, &whole, None)?;
         let prices = [("late_usd_per_hour", file.late_usd_per_hour), ("hour_value", file.hour_value)];
         let prices: TimeTable = parsed(table(&prices), text, &whole, None)?;
         shared.quota = file.quota;
@@ -420,7 +420,7 @@ fn job(table: Spanned<Table>, text: &str) -> Result<JobTable, JobsFileError> {
     if let Err(why) = launch.check() {
         return refused(line_of(text, &span, Some("launch")), &format!("launch: {why}"));
     }
-    let wish: Wish = parsed(wish, text, &span, Some(&name))?;
+    let wish: GoalArgs = parsed(wish, text, &span, Some(&name))?;
     if let Err((key, problem)) = wish.check() {
         return refused(line_of(text, &span, Some(key)), &format!("{key}: {problem}"));
     }
