@@ -43,6 +43,7 @@ use crate::args::{EvaluateArgs, EvaluateOn};
 use crate::models::ModelsByGpu;
 use crate::operators;
 use few::FEW;
+use steps::BOTH;
 pub(crate) use tally::Evaluation;
 
 pub(crate) fn run(args: &EvaluateArgs, out: &mut dyn Write) -> Result<u8, CliError> {
@@ -75,7 +76,7 @@ pub(crate) fn run(args: &EvaluateArgs, out: &mut dyn Write) -> Result<u8, CliErr
             return accuracy::write((data, samples), &catalog, &models()?, out);
         }
         EvaluateOn::Ops { dir, few } => vec![ops::evaluate(dir, few, &catalog, &models()?)?],
-        EvaluateOn::Steps { dir, origin: None } => vec![steps::evaluate(dir, &catalog, &models()?)?],
+        EvaluateOn::Steps { dir, origin: None } => vec![steps::evaluate(dir, &BOTH, &catalog, &models()?)?],
         EvaluateOn::Steps { dir, origin: Some(origins) } => {
             vec![steps::from_origins(dir, origins, &catalog, &models()?)?]
         }
@@ -117,7 +118,7 @@ fn all(data: &Path, catalog: &Catalog, models: &ModelsByGpu) -> Result<Vec<Evalu
         (data.join("neusight/ops"), data.join("neusight/steps"), data.join("traces/gpu"));
     let mut evaluations = vec![
         ops::evaluate(&tables, &FEW, catalog, models)?,
-        steps::evaluate(&profiles, catalog, models)?,
+        steps::evaluate(&profiles, &BOTH, catalog, models)?,
         steps::from_origins(&profiles, &profiles, catalog, models)?,
     ];
     evaluations.extend(traces::evaluate(&recordings, catalog, models)?);

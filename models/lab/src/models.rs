@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use habitat_tui::catalog::{Catalog, GpuSpec};
 use habitat_tui::cli::CliError;
+use habitat_tui::predict::efficiency::Efficiency;
 use habitat_tui::predict::learned::Models;
 use habitat_tui::store::{self, Limit, StoreError, WEIGHTS};
 use habitat_tui::units::GpuSlug;
@@ -36,6 +37,16 @@ impl ModelsByGpu {
             }
         }
         Ok(models)
+    }
+
+    /// The models for some GPUs, each with an efficiency model.
+    pub(crate) fn with_efficiency(&self, efficiencies: BTreeMap<GpuSlug, Efficiency>) -> Self {
+        let with = |(gpu, efficiency): (GpuSlug, Efficiency)| {
+            let models = self.for_gpu(&gpu)?;
+            let alone = Models::new(models.ensembles().clone(), models.steps().clone());
+            Some((gpu, Arc::new(alone.with_efficiency(efficiency))))
+        };
+        Self { shipped: self.shipped.clone(), without: efficiencies.into_iter().filter_map(with).collect() }
     }
 
     /// Note for a table of errors of these models.

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::fs::DirEntry;
 use std::path::{Path, PathBuf};
 
-use habitat_tui::catalog::Catalog;
 use habitat_tui::catalog::hypothetical::{Changes, Figure};
+use habitat_tui::catalog::{Catalog, Vendor};
 use habitat_tui::cli::CliError;
 use habitat_tui::op::{Family, Op, Sizes, name};
 use habitat_tui::op_list;
@@ -53,6 +53,8 @@ const LANGUAGE: [&str; 3] = ["bert", "gpt", "llama"];
 const MIB: f64 = 1_048_576.0;
 /// The name of the file in a folder of data.
 pub const FILE: &str = "steps.jsonl.zst";
+/// Names of the files with steps and operators on AMD GPUs.
+pub const ON_AMD: [&str; 2] = ["milabench.jsonl.zst", "amd.jsonl.zst"];
 
 /// The measured unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -205,6 +207,19 @@ pub fn read(path: &Path, catalog: &Catalog) -> Result<Vec<PublishedStep>, CliErr
             });
         }
     }
+    Ok(steps)
+}
+
+/// The steps and operators of files that ran on AMD GPUs.
+///
+/// # Errors
+/// If a file cannot be read, with its name.
+pub fn read_on_amd(files: &[PathBuf], catalog: &Catalog) -> Result<Vec<PublishedStep>, CliError> {
+    let mut steps = Vec::new();
+    for file in files {
+        steps.extend(read(file, catalog)?);
+    }
+    steps.retain(|step| catalog.get(&step.gpu).is_some_and(|gpu| gpu.vendor == Vendor::Amd));
     Ok(steps)
 }
 

@@ -6,15 +6,16 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use habitat_tui::catalog::{Catalog, Vendor};
+use habitat_tui::catalog::Catalog;
 use habitat_tui::cli::CliError;
 
+use super::published::{BOTH, NETWORK};
 use super::tally::{Evaluation, Groups, Predicted, share};
 use super::{batches, black_box, kernelwise, llm, published, scaling, steps};
 use crate::args::BlackBoxArgs;
 use crate::learn::efficiency::amd::{Amd, fit};
 use crate::models::ModelsByGpu;
-use crate::published::{PublishedStep, read};
+use crate::published::{FILE, ON_AMD, read_on_amd};
 
 /// Evaluation with a row's figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,9 +47,6 @@ const SHAPES: &str = "shapes alone";
 const KERNELS: &str = "several recorded steps (`fit kernelwise`)";
 const DENSE: &str = "the dimensions of a dense language model";
 const SAME: &str = "same GPU";
-/// Methods of published steps: the network left out, and the GPU too.
-const NETWORK: &str = "learned, network left out";
-const BOTH: &str = "learned, both left out";
 
 /// The rows of the table.
 const ROWS: &[Row] = &[
@@ -132,15 +130,21 @@ pub(super) fn write(
     models: &ModelsByGpu,
     out: &mut dyn Write,
 ) -> Result<u8, CliError> {
-    let mut done: BTreeMap<Of, Evaluation> = BTreeMap::new();
+    let mut done: BTreeMap<Of, Vec<Evaluation>> = BTreeMap::new();
     writeln!(out, "{HEADING}")?;
     let mut above = [""; 4];
     for &(cells, of, group, method) in ROWS {
-        let found = match done.entry(of) {
-            Entry::Occupied(found) => found.into_mut(),
-            Entry::Vacant(place) => place.insert(evaluate(of, (data, samples), catalog, models)?),
+        // One evaluation has several tables; of linear models, the first is of operators.
+        let (from, table) = match of {
+            Of::Kernels => (of, 1),
+            Of::KernelsUnseen => (Of::Kernels, 2),
+            _ => (of, 0),
         };
-        let row = found.row(group, method).ok_or_else(|| {
+        let found = match done.entry(from) {
+            Entry::Occupied(found) => found.into_mut(),
+            Entry::Vacant(place) => place.insert(evaluate(from, (data, samples), catalog, models)?),
+        };
+        let row = found.get(table).and_then(|found| found.row(group, method)).ok_or_else(|| {
             CliError::Refused(format!("{of:?}: no figures of {method:?} on {group:?}; the data may lack them"))
         })?;
         // Cells that repeat the row above are empty.
@@ -162,22 +166,16 @@ fn evaluate(
     (data, samples): (&Path, &Path),
     catalog: &Catalog,
     models: &ModelsByGpu,
-) -> Result<Evaluation, CliError> {
+) -> Result<Vec<Evaluation>, CliError> {
     let shipped = Some(Arc::new(habitat_tui::store::bundled::models()));
     let seen = ModelsByGpu { shipped, ..ModelsByGpu::default() };
     let at = |name: &str| samples.join("published").join(name);
-    // After the operators.
-    let place = match of {
-        Of::Kernels => 1,
-        Of::KernelsUnseen => 2,
-        _ => 0,
-    };
-    let found = match of {
-        Of::Steps => vec![steps::evaluate(&data.join("neusight/steps"), catalog, models)?],
-        Of::StepsSeen => vec![steps::evaluate(&data.join("neusight/steps"), catalog, &seen)?],
-        Of::Recorded => vec![steps::evaluate(&samples.join("recorded"), catalog, &seen)?],
-        Of::Published => published::evaluate(&at("steps.jsonl.zst"), Some(&samples.join("recorded")), catalog, models)?,
-        Of::Amd => vec![amd(&[at("milabench.jsonl.zst"), at("amd.jsonl.zst")], catalog)?],
+    Ok(match of {
+        Of::Steps => vec![steps::evaluate(&data.join("neusight/steps"), &steps::BOTH, catalog, models)?],
+        Of::StepsSeen => vec![steps::evaluate(&data.join("neusight/steps"), &[steps::ALONE], catalog, &seen)?],
+        Of::Recorded => vec![steps::evaluate(&samples.join("recorded"), &[steps::ELSEWHERE], catalog, &seen)?],
+        Of::Published => vec![published::left_out(&at(FILE), &samples.join("recorded"), catalog, models)?],
+        Of::Amd => vec![amd(&ON_AMD.map(at), catalog)?],
         Of::Kernels | Of::KernelsUnseen => kernelwise::evaluate(&data.join("neusight"), catalog, models)?,
         Of::BlackBox => {
             black_box::evaluate(&BlackBoxArgs { dir: Some(data.join("profet")), ..BlackBoxArgs::default() }, catalog)?
@@ -186,19 +184,14 @@ fn evaluate(
         Of::Scaling => vec![scaling::evaluate(&at("scaling.csv"), catalog)?],
         Of::Machines => vec![scaling::evaluate(&at("machines.csv"), catalog)?],
         Of::LanguageModels => vec![llm::evaluate(&data.join("llm"), catalog, &seen)?],
-    };
-    found.into_iter().nth(place).ok_or_else(|| CliError::Refused(format!("{of:?}: no figures")))
+    })
 }
 
 /// Steps on AMD GPUs by terms that did not see their family of networks, or their GPU.
 fn amd(files: &[std::path::PathBuf], catalog: &Catalog) -> Result<Evaluation, CliError> {
     let shipped = habitat_tui::store::bundled::models();
     let model = shipped.efficiency().ok_or_else(|| CliError::other("no efficiency model is shipped"))?;
-    let mut steps: Vec<PublishedStep> = Vec::new();
-    for file in files {
-        steps.extend(read(file, catalog)?);
-    }
-    steps.retain(|step| catalog.get(&step.gpu).is_some_and(|gpu| gpu.vendor == Vendor::Amd));
+    let steps = read_on_amd(files, catalog)?;
     let Amd { terms, left_out } = fit(&steps, catalog, model);
     let mut groups = Groups::default();
     for left in &left_out {

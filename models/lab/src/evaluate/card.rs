@@ -29,8 +29,8 @@ impl OperatorErrors {
         let steps = is_there
             .then(|| {
                 Ok::<_, CliError>([
-                    steps::evaluate(&profiles, catalog, models)?,
-                    steps::evaluate(&profiles, catalog, &seen)?,
+                    steps::evaluate(&profiles, &steps::BOTH, catalog, models)?,
+                    steps::evaluate(&profiles, &[steps::ALONE], catalog, &seen)?,
                 ])
             })
             .transpose()?;

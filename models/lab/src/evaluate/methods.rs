@@ -1,12 +1,14 @@
 //! Every method on the same whole steps: recorded steps and traces, predicted from shapes alone and from another GPU.
 //! Source of the errors in [`habitat_tui::predict::compare`].
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
 use habitat_tui::catalog::Catalog;
 use habitat_tui::cli::CliError;
 use habitat_tui::predict::compare::{Known, StepKind};
+use habitat_tui::predict::efficiency::Efficiency;
 use habitat_tui::predict::{MethodChoice, Options, predict};
 use habitat_tui::profile::Profile;
 use habitat_tui::store::bundled;
@@ -16,7 +18,10 @@ use super::published;
 use super::steps::{bare, read};
 use super::tally::{Evaluation, Groups, Predicted};
 use super::traces;
+use crate::learn::efficiency::amd::fit;
+use crate::learn::efficiency::folds::Folds;
 use crate::models::ModelsByGpu;
+use crate::published::{ON_AMD, read_on_amd};
 
 /// Methods that need only shipped data.
 const METHODS: [MethodChoice; 4] =
@@ -41,13 +46,20 @@ pub(super) fn evaluate(
     models: &ModelsByGpu,
 ) -> Result<Evaluation, CliError> {
     let mut groups = Groups::default();
-    if let Some(file) = published {
-        published::by_methods(&mut groups, file, catalog)?;
-    }
+    let steps = read(&data.join("neusight/steps"))?;
+    let mut traces = traces::recorded(&data.join("traces/gpu"), catalog)?;
+    traces.retain(|_, same| same.len() > 1);
+    let recorders = traces.values().flatten().map(|trace| &trace.gpu);
+    let gpus: BTreeSet<&GpuSlug> = steps.values().flat_map(BTreeMap::keys).chain(recorders).collect();
+    let models = &match published {
+        Some(file) => {
+            with_efficiency(models, file, &gpus, &published::by_methods(&mut groups, file, catalog)?, catalog)?
+        }
+        None => models.clone(),
+    };
     if let Some(folder) = recorded {
         between_recorded(&mut groups, folder, catalog)?;
     }
-    let steps = read(&data.join("neusight/steps"))?;
     for (name, by_gpu) in &steps {
         for (gpu, measured) in by_gpu {
             for (origin, from) in by_gpu {
@@ -67,7 +79,7 @@ pub(super) fn evaluate(
             }
         }
     }
-    for (workload, recorded) in &traces::recorded(&data.join("traces/gpu"), catalog)? {
+    for (workload, recorded) in &traces {
         for there in recorded {
             for here in recorded.iter().filter(|here| here.gpu != there.gpu) {
                 let label = format!("{workload}, {} → {}", here.gpu, there.gpu);
@@ -84,6 +96,26 @@ pub(super) fn evaluate(
     }
     let protocol = "absolute relative errors of whole steps by every method on the same steps; \"in range\" is the share of measured steps in the predicted range";
     Ok(groups.evaluation(protocol.to_owned(), vec![models.protocol()]))
+}
+
+/// The operator models without each GPU beside an efficiency model that did not see it either; the terms of AMD GPUs are
+/// fitted to the files beside `published`.
+fn with_efficiency(
+    models: &ModelsByGpu,
+    published: &Path,
+    gpus: &BTreeSet<&GpuSlug>,
+    folds: &Folds,
+    catalog: &Catalog,
+) -> Result<ModelsByGpu, CliError> {
+    let on_amd = read_on_amd(&ON_AMD.map(|name| published.with_file_name(name)), catalog)?;
+    let whole = fit(&on_amd, catalog, &folds.all).terms;
+    let without = |gpu: &&GpuSlug| {
+        let others: Vec<_> = on_amd.iter().filter(|step| step.gpu != **gpu).cloned().collect();
+        let is_seen = others.len() < on_amd.len();
+        let amd = if is_seen { fit(&others, catalog, &folds.all).terms } else { whole.clone() };
+        ((*gpu).clone(), Efficiency { amd: Some(amd), ..folds.without_gpu(gpu).clone() })
+    };
+    Ok(models.with_efficiency(gpus.iter().map(without).collect()))
 }
 
 /// Recorded steps from the same step on another GPU, by the shipped models, which know both GPUs. Only the default

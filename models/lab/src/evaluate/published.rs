@@ -10,6 +10,7 @@ use habitat_tui::predict::MethodChoice;
 use habitat_tui::predict::compare::{Known, StepKind};
 use habitat_tui::predict::efficiency::Efficiency;
 use habitat_tui::profile::{Precision, PrecisionClass};
+use habitat_tui::units::Micros;
 
 use super::judge::Judge;
 use super::tally::{Evaluation, Groups, Predicted};
@@ -18,6 +19,10 @@ use crate::learn::efficiency::folds::Folds;
 use crate::models::ModelsByGpu;
 use crate::published::{Extent, PublishedStep, read, read_all};
 
+/// Method of steps whose network was left out.
+pub(super) const NETWORK: &str = "learned, network left out";
+/// Method of steps whose network and GPU were left out.
+pub(super) const BOTH: &str = "learned, both left out";
 /// Least relative difference of two GPUs' times to name a faster one.
 const FASTER: f64 = 0.10;
 
@@ -38,12 +43,32 @@ pub(super) fn evaluate(
     Ok(found)
 }
 
+/// Steps of each mode and precision, with their network left out, and with their GPU left out as well.
+pub(super) fn left_out(
+    file: &Path,
+    recorded: &Path,
+    catalog: &Catalog,
+    models: &ModelsByGpu,
+) -> Result<Evaluation, CliError> {
+    let steps = read_all(file, Some(recorded), catalog)?;
+    let judge = Judge::new(models, catalog);
+    let folds = judge.folds(&steps)?;
+    let mut groups = Groups::default();
+    for step in steps.iter().filter(|step| step.extent == Extent::Step) {
+        for (method, efficiency) in [(NETWORK, folds.without_family(step)), (BOTH, folds.without_both(step))] {
+            let predicted = judge.predict(step, efficiency, MethodChoice::Learned)?;
+            let label = || format!("{} on {}", step.profile.workload.name, step.gpu);
+            groups.add(&kind(step), method, predicted, step.time.as_millis(), &label);
+        }
+    }
+    Ok(groups.evaluation("published steps".to_owned(), Vec::new()))
+}
+
 /// Operations of recorded steps, grouped by kind within a step.
 fn by_kind(parts: &[PublishedStep], folds: &Folds, judge: &Judge<'_>) -> Result<Evaluation, CliError> {
     let mut groups = Groups::default();
     for part in parts {
-        let efficiencies =
-            [("learned, network left out", folds.without_family(part)), ("learned, all seen", &folds.all)];
+        let efficiencies = [(NETWORK, folds.without_family(part)), ("learned, all seen", &folds.all)];
         let precision = part.profile.workload.precision.map_or("", precision_name);
         for (method, efficiency) in efficiencies {
             let predicted = judge.predict(part, efficiency, MethodChoice::Learned)?;
@@ -88,8 +113,8 @@ pub(super) fn as_shipped(file: &Path, catalog: &Catalog) -> Result<Evaluation, C
 }
 
 /// Steps in mixed and reduced precision by the methods that need only shapes, each without its GPU and its family of
-/// networks.
-pub(super) fn by_methods(groups: &mut Groups, file: &Path, catalog: &Catalog) -> Result<(), CliError> {
+/// networks. Returns the models without a GPU.
+pub(super) fn by_methods(groups: &mut Groups, file: &Path, catalog: &Catalog) -> Result<Folds, CliError> {
     let steps = read(file, catalog)?;
     let models = ModelsByGpu::default();
     let judge = Judge::new(&models, catalog);
@@ -106,7 +131,7 @@ pub(super) fn by_methods(groups: &mut Groups, file: &Path, catalog: &Catalog) ->
             groups.add(&group, method.name(), predicted, step.time.as_millis(), &label);
         }
     }
-    Ok(())
+    Ok(folds)
 }
 
 /// All predictions of a step; milliseconds.
@@ -128,7 +153,7 @@ pub(crate) fn evaluations(
         let learned = |efficiency: &Efficiency| judge.predict(step, efficiency, MethodChoice::Learned);
         judged.push(Judged {
             network_out: learned(folds.without_family(step))?,
-            gpu_out: learned(folds.without_gpu(step))?,
+            gpu_out: learned(folds.without_gpu(&step.gpu))?,
             both_out: learned(folds.without_both(step))?,
             roofline: judge.predict(step, &folds.all, MethodChoice::Roofline)?,
         });
@@ -160,9 +185,9 @@ pub(crate) fn evaluations(
         .into_iter()
         .chain(is_named.then_some(release))
         {
-            groups.add(&group, "learned, network left out", judged.network_out, measured, &label);
+            groups.add(&group, NETWORK, judged.network_out, measured, &label);
             groups.add(&group, "learned, GPU left out", judged.gpu_out, measured, &label);
-            groups.add(&group, "learned, both left out", judged.both_out, measured, &label);
+            groups.add(&group, BOTH, judged.both_out, measured, &label);
             groups.add(&group, "roofline", judged.roofline, measured, &label);
             groups.add(&group, "roofline times one constant", with_constant, measured, &label);
         }
@@ -174,30 +199,42 @@ pub(crate) fn evaluations(
         together::evaluate(steps, folds, judge)?,
         ratios(steps, &judged, (folds, judge))?,
         in_16_bits(steps, (folds, judge))?,
+        elsewhere_in_16_bits(steps, (folds, judge))?,
     ])
 }
 
-/// Speedup in 16 bits over FP32 or TF32 of the same step on the same GPU.
-fn in_16_bits(steps: &[PublishedStep], (folds, judge): (&Folds, &Judge<'_>)) -> Result<Evaluation, CliError> {
-    let mut groups = Groups::default();
-    // The name of a case without its precision: network, batch and size.
-    let mut alike: BTreeMap<String, Vec<(Precision, &PublishedStep)>> = BTreeMap::new();
+/// Steps of the same network, batch and size, whose names differ in the precision alone; on the same GPU if `alike`.
+fn by_case(steps: &[PublishedStep], alike: bool) -> BTreeMap<String, Vec<(Precision, &PublishedStep)>> {
+    let mut cases: BTreeMap<String, Vec<(Precision, &PublishedStep)>> = BTreeMap::new();
     for step in steps.iter().filter(|step| step.extent == Extent::Step) {
         let Some(precision) = step.profile.workload.precision else { continue };
         let name = &*step.profile.workload.name;
         let end =
             ["-fp32", "-amp-fp16", "-fp16-pure", "-bf16-pure", "-bf16"].iter().find_map(|end| name.strip_suffix(end));
-        let key = format!("{} {} {}", end.unwrap_or(name), step.gpu, step.source);
-        alike.entry(key).or_default().push((precision, step));
+        let gpu = if alike { step.gpu.as_str() } else { "" };
+        cases.entry(format!("{} {gpu} {}", end.unwrap_or(name), step.source)).or_default().push((precision, step));
     }
-    for same in alike.values() {
-        let (wide, narrow): (Vec<_>, Vec<_>) = same.iter().partition(|(precision, _)| precision.is_32_bits());
-        let pairs = wide.iter().flat_map(|wide| narrow.iter().map(move |narrow| (*wide, *narrow)));
-        for ((from, wide), (to, narrow)) in pairs {
+    cases
+}
+
+/// Pairs of a step in FP32 or TF32 and one in 16 bits.
+fn pairs<'a>(
+    same: &'a [(Precision, &'a PublishedStep)],
+) -> impl Iterator<Item = (Precision, &'a PublishedStep, Precision, &'a PublishedStep)> {
+    let wide = same.iter().filter(|(precision, _)| precision.is_32_bits());
+    wide.flat_map(move |(from, wide)| {
+        let narrow = same.iter().filter(|(precision, _)| !precision.is_32_bits());
+        narrow.map(move |(to, narrow)| (*from, *wide, *to, *narrow))
+    })
+}
+
+/// The same step on the same GPU in FP32 or TF32 and in 16 bits: by how much it is faster.
+fn in_16_bits(steps: &[PublishedStep], (folds, judge): (&Folds, &Judge<'_>)) -> Result<Evaluation, CliError> {
+    let mut groups = Groups::default();
+    for same in by_case(steps, true).values() {
+        for (from, wide, to, narrow) in pairs(same) {
             let label = || format!("{} on {}", wide.profile.workload.name, wide.gpu);
-            for (name, method) in
-                [("learned, network left out", MethodChoice::Learned), ("roofline", MethodChoice::Roofline)]
-            {
+            for (name, method) in [(NETWORK, MethodChoice::Learned), ("roofline", MethodChoice::Roofline)] {
                 let efficiency = folds.without_family(wide);
                 let recorded = judge.predict(wide, efficiency, method)?;
                 let changed = judge.predict_in(wide, Some(to), efficiency, method)?;
@@ -210,7 +247,32 @@ fn in_16_bits(steps: &[PublishedStep], (folds, judge): (&Folds, &Judge<'_>)) -> 
     Ok(groups.evaluation(protocol.to_owned(), Vec::new()))
 }
 
-/// The precision in group names: FP32 with TF32 off and FP32 on a GPU without TF32 are the same.
+/// A step in FP32 or TF32 on a GPU, and the same step in 16 bits on another, predicted from it: at once, and first in
+/// its own precision there. The measured step is shared among its operations as predicted.
+fn elsewhere_in_16_bits(steps: &[PublishedStep], (folds, judge): (&Folds, &Judge<'_>)) -> Result<Evaluation, CliError> {
+    let mut groups = Groups::default();
+    for same in by_case(steps, false).values() {
+        for (from, wide, to, narrow) in pairs(same).filter(|(_, wide, _, narrow)| wide.gpu != narrow.gpu) {
+            let software = if wide.ran_alike(narrow) { "" } else { ", other software" };
+            let on = |step: &PublishedStep, precision| {
+                judge.predict_from(step, (&narrow.gpu, precision), folds.without_both(narrow))
+            };
+            let time = Micros::from_millis(on(wide, from)?.mid).map_err(CliError::other)?;
+            let first = PublishedStep { gpu: narrow.gpu.clone(), locked: narrow.locked, time, ..wide.clone() };
+            let label = || format!("{} on {} → {}", wide.profile.workload.name, wide.gpu, narrow.gpu);
+            for (method, predicted) in [("at once", on(wide, to)?), ("in two steps", on(&first, to)?)] {
+                let groups_of = ["all".to_owned(), format!("{from} to {to}{software}")];
+                for group in groups_of {
+                    groups.add(&group, method, predicted, narrow.time.as_millis(), &label);
+                }
+            }
+        }
+    }
+    let protocol = "absolute relative errors of a step in 16 bits on a GPU, predicted from the step in FP32 or TF32 on another; the second GPU and the network left out";
+    Ok(groups.evaluation(protocol.to_owned(), Vec::new()))
+}
+
+/// The precision in the names of groups: where TF32 was off and where the GPU has none, it is FP32 alike.
 fn precision_name(precision: Precision) -> &'static str {
     if precision == Precision::Fp32Strict { Precision::Fp32.name() } else { precision.name() }
 }

@@ -17,19 +17,32 @@ use crate::models::ModelsByGpu;
 /// Measured steps by file name, then by GPU.
 pub(super) type Steps = BTreeMap<String, BTreeMap<GpuSlug, Profile>>;
 
-/// Every step of `dir`: from shapes alone and from every other GPU with a measurement.
-pub(super) fn evaluate(dir: &Path, catalog: &Catalog, models: &ModelsByGpu) -> Result<Evaluation, CliError> {
+/// Prediction of a step from its shapes alone.
+pub(super) const ALONE: &str = "shapes alone";
+/// Prediction of a step from the same step on another GPU.
+pub(super) const ELSEWHERE: &str = "from another GPU";
+pub(super) const BOTH: [&str; 2] = [ALONE, ELSEWHERE];
+
+/// Every step of `dir`, predicted from its shapes, from every other GPU with a measurement, or both.
+pub(super) fn evaluate(
+    dir: &Path,
+    methods: &[&'static str],
+    catalog: &Catalog,
+    models: &ModelsByGpu,
+) -> Result<Evaluation, CliError> {
     let mut groups = Groups::default();
     for (name, by_gpu) in &read(dir)? {
         for (gpu, profile) in by_gpu {
-            let alone = Options { ignore_origin: true, ..Options::default() };
-            if let Some(prediction) = to(gpu, profile, alone, catalog, models) {
-                add_step(&mut groups, "shapes alone", &prediction, profile, gpu, name, None);
-            }
-            for (origin, source) in by_gpu.iter().filter(|(other, _)| *other != gpu) {
-                if let Some(prediction) = to(gpu, source, Options::default(), catalog, models) {
-                    add_step(&mut groups, "from another GPU", &prediction, profile, gpu, name, Some(origin));
+            let mut add = |method: &'static str, source: &Profile, origin: Option<&GpuSlug>| {
+                let options = Options { ignore_origin: origin.is_none(), ..Options::default() };
+                let prediction = methods.contains(&method).then(|| to(gpu, source, options, catalog, models)).flatten();
+                if let Some(prediction) = prediction {
+                    add_step(&mut groups, method, &prediction, profile, gpu, name, origin);
                 }
+            };
+            add(ALONE, profile, None);
+            for (origin, source) in by_gpu.iter().filter(|(other, _)| *other != gpu) {
+                add(ELSEWHERE, source, Some(origin));
             }
         }
     }

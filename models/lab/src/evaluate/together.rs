@@ -110,7 +110,7 @@ fn case(at: usize, step: &PublishedStep, folds: &Folds, judge: &Judge<'_>) -> Re
     let Some(gpu) = catalog.get(&step.gpu) else { return Ok(None) };
     let (rates, precision) = (Rates::new(gpu), step.profile.workload.precision);
     let decoded = Decoded::all(&step.profile);
-    let operators = judge.operators(step);
+    let operators = judge.operators(&step.gpu);
     let mut table = operators.columns(&decoded, precision, None).on(&[&rates], |_, _| true).map_err(CliError::other)?;
     let by_efficiency = folds.without_both(step).columns(&decoded).on(&rates);
     let Some(by_operators) = table.pop() else { return Ok(None) };

@@ -41,22 +41,21 @@ const ROOFLINE: f64 = 0.1;
 /// Smaller values of a GPU or its architecture change no step by a hundredth, and are left out.
 const LEAST_OF_GPU: f64 = 0.01;
 
-/// A part of a step at full rates, and the indices of its terms by side.
+/// A part of a step at full rates, and the index of the sum of terms of each side in [`Row::sums`].
 struct Part {
     full: Sides,
     times: f64,
-    compute: Vec<(usize, f64)>,
-    memory: Vec<(usize, f64)>,
-    latency: Vec<(usize, f64)>,
+    compute: usize,
+    memory: usize,
+    latency: usize,
 }
 
 impl Part {
-    fn sides(&self, values: &[f64]) -> Sides {
-        let factor = |terms: &[(usize, f64)]| terms.iter().map(|&(at, amount)| values[at] * amount).sum::<f64>().exp();
+    fn sides(&self, factors: &[f64]) -> Sides {
         Sides {
-            compute_us: self.full.compute_us * factor(&self.compute),
-            memory_us: self.full.memory_us * factor(&self.memory),
-            latency_us: self.full.latency_us * factor(&self.latency),
+            compute_us: self.full.compute_us * factors[self.compute],
+            memory_us: self.full.memory_us * factors[self.memory],
+            latency_us: self.full.latency_us * factors[self.latency],
         }
     }
 }
@@ -69,6 +68,8 @@ struct Whole {
 
 /// A step as a function of the terms.
 pub struct Row {
+    /// Sums of terms by index, each with its amount. Many parts of a step share one.
+    sums: Vec<Vec<(usize, f64)>>,
     parts: Vec<Part>,
     wholes: Vec<Whole>,
     is_mixed: bool,
@@ -138,11 +139,7 @@ impl Design {
         // A term without steps is unknown, except if its prior comes from published figures.
         let mut used: Vec<bool> = self.terms.iter().map(|(_, id)| *id == Id::Term(Term::ForAmpere)).collect();
         for row in self.rows(is_in) {
-            for part in &row.parts {
-                for &(at, _) in part.compute.iter().chain(&part.memory).chain(&part.latency) {
-                    used[at] = true;
-                }
-            }
+            row.sums.iter().flatten().for_each(|&(at, _)| used[at] = true);
         }
         let of = |wanted: Side| -> Factors {
             let all = self.terms.iter().zip(values.iter().zip(&used));
@@ -182,6 +179,7 @@ fn row(step: &PublishedStep, gpu: &GpuSpec, index: &mut dyn FnMut(Side, Id) -> u
     let rates = Rates::new(gpu);
     let board = Efficiency::default().board(&rates);
     let (mut parts, mut wholes, mut launches) = (Vec::new(), Vec::new(), 0.0);
+    let mut sums: Vec<Vec<(usize, f64)>> = Vec::new();
     let decoded = Decoded::all(&step.profile);
     let is_mixed = is_mixed(&decoded);
     for decoded in decoded {
@@ -196,13 +194,19 @@ fn row(step: &PublishedStep, gpu: &GpuSpec, index: &mut dyn FnMut(Side, Id) -> u
         }
         for Demand { flops, bytes, times, units, limits, compute, memory } in asked {
             let full = Sides::at_full_rate((flops, bytes), units, &board, (decoded.dtype.as_ref(), arithmetic));
+            let mut sum = |terms: Vec<(usize, f64)>| {
+                sums.iter().position(|sum| *sum == terms).unwrap_or_else(|| {
+                    sums.push(terms);
+                    sums.len() - 1
+                })
+            };
             let latency = memory.iter().filter(|(term, _)| term.prior(Side::Latency).is_some());
-            let latency = latency.map(|&(term, amount)| (index(Side::Latency, Id::Term(term)), amount)).collect();
-            let mut indexed = |side, terms: Vec<Amount>| -> Vec<(usize, f64)> {
+            let latency = sum(latency.map(|&(term, amount)| (index(Side::Latency, Id::Term(term)), amount)).collect());
+            let mut indexed = |side, terms: Vec<Amount>| {
                 let has_some = side == Side::Memory || flops > 0.0;
                 let terms = terms.into_iter().map(|(term, amount)| (Id::Term(term), amount));
                 let all = terms.chain(Id::of_gpu(gpu).map(|id| (id, 1.0))).filter(|_| has_some);
-                all.map(|(id, amount)| (index(side, id), amount)).collect()
+                sum(all.map(|(id, amount)| (index(side, id), amount)).collect())
             };
             let own = ON_GPU.into_iter().zip(limits.on(gpu, full.compute_us));
             let compute = compute.into_iter().chain(own.filter(|(_, amount)| *amount > 0.0)).collect();
@@ -223,18 +227,25 @@ fn row(step: &PublishedStep, gpu: &GpuSpec, index: &mut dyn FnMut(Side, Id) -> u
         Extent::Step => 0.5,
         Extent::Elsewhere => 0.0,
     };
-    Row { parts, wholes, is_mixed, host_us, log: step.time.get().ln(), weight }
+    Row { sums, parts, wholes, is_mixed, host_us, log: step.time.get().ln(), weight }
 }
 
 impl Row {
+    /// Factor of each sum of terms.
+    fn factors(&self, values: &[f64]) -> Vec<f64> {
+        let factor = |terms: &Vec<(usize, f64)>| terms.iter().map(|&(at, amount)| values[at] * amount).sum::<f64>();
+        self.sums.iter().map(|terms| factor(terms).exp()).collect()
+    }
+
     /// ln(predicted / measured) with a share of the roofline in every operation.
     fn residual_with(&self, values: &[f64], share: f64) -> f64 {
         let (mut total, mut rest) = (0.0, &self.parts[..]);
         let share = if self.is_mixed { share } else { 0.0 };
+        let factors = self.factors(values);
         for whole in &self.wholes {
             let (own, after) = rest.split_at(whole.parts);
             rest = after;
-            let time: f64 = own.iter().map(|part| part.times * part.sides(values).time_us()).sum();
+            let time: f64 = own.iter().map(|part| part.times * part.sides(&factors).time_us()).sum();
             let mixed = whole.roofline.zip(Micros::new(time).ok());
             total += mixed.map_or(time, |(roofline, own)| between(own, roofline, share).get());
         }
@@ -242,29 +253,27 @@ impl Row {
     }
 
     /// ln(predicted / measured) without the roofline, and its derivatives by term if requested.
-    fn residual(&self, values: &[f64], mut slopes: Option<&mut [f64]>) -> f64 {
+    fn residual(&self, values: &[f64], slopes: Option<&mut [f64]>) -> f64 {
+        let factors = self.factors(values);
+        let mut by_sum = vec![0.0; slopes.as_ref().map_or(0, |_| self.sums.len())];
         let mut total = 0.0;
         for part in &self.parts {
-            let sides = part.sides(values);
+            let sides = part.sides(&factors);
             total += part.times * sides.time_us();
-            if let Some(slopes) = slopes.as_deref_mut() {
+            if !by_sum.is_empty() {
                 let Sides { compute_us, memory_us, latency_us } = sides;
                 let rest = compute_us.hypot(memory_us).max(f64::MIN_POSITIVE);
-                for (terms, slope) in [
-                    (&part.compute, compute_us * compute_us / rest),
-                    (&part.memory, memory_us * memory_us / rest),
-                    (&part.latency, latency_us),
-                ] {
-                    for &(at, amount) in terms {
-                        slopes[at] += part.times * slope * amount;
-                    }
-                }
+                by_sum[part.compute] += part.times * compute_us * compute_us / rest;
+                by_sum[part.memory] += part.times * memory_us * memory_us / rest;
+                by_sum[part.latency] += part.times * latency_us;
             }
         }
         let (step, by_device) = with_host(total, self.host_us);
         if let Some(slopes) = slopes {
-            for slope in slopes {
-                *slope *= by_device / step;
+            for (terms, slope) in self.sums.iter().zip(by_sum) {
+                for &(at, amount) in terms {
+                    slopes[at] += slope * amount * by_device / step;
+                }
             }
         }
         step.ln() - self.log

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use habitat_tui::catalog::{Catalog, Vendor};
+use habitat_tui::catalog::Catalog;
 use habitat_tui::cli::CliError;
 use habitat_tui::predict::efficiency::{Efficiency, Side, VendorTerms};
 use habitat_tui::predict::learned::Spread;
@@ -12,7 +12,7 @@ use habitat_tui::profile::Precision;
 use habitat_tui::store::{self, EFFICIENCY, Limit, StoreError};
 
 use crate::learn::efficiency::amd::{Amd, LeftOut, fit};
-use crate::published::{Extent, PublishedStep, read};
+use crate::published::{Extent, PublishedStep, read_on_amd};
 
 /// The card beside the model.
 const CARD: &str = "amd.md";
@@ -21,11 +21,7 @@ pub(super) fn run(files: &[PathBuf], dir: &Path, catalog: &Catalog, out: &mut dy
     let path = dir.join(EFFICIENCY);
     let json = store::read_as_it_is(&path, Limit::WEIGHTS)?;
     let mut model = Efficiency::from_json(&json).map_err(|error| StoreError::content(&path, error))?;
-    let mut steps = Vec::new();
-    for file in files {
-        steps.extend(read(file, catalog)?);
-    }
-    steps.retain(|step| catalog.get(&step.gpu).is_some_and(|gpu| gpu.vendor == Vendor::Amd));
+    let steps = read_on_amd(files, catalog)?;
     if steps.is_empty() {
         return Err(CliError::Refused("no step of these files ran on an AMD GPU".to_owned()));
     }

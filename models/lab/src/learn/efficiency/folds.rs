@@ -111,9 +111,9 @@ impl Folds {
         &self.without_family[fold(step) as usize]
     }
 
-    /// The model that saw no step on the step's GPU.
-    pub fn without_gpu(&self, step: &PublishedStep) -> &Efficiency {
-        &self.without_gpu[&step.gpu]
+    /// The model that saw nothing on a GPU.
+    pub fn without_gpu(&self, gpu: &GpuSlug) -> &Efficiency {
+        self.without_gpu.get(gpu).unwrap_or(&self.all)
     }
 
     /// The model that saw neither.
