@@ -197,7 +197,10 @@ fn what_cannot_be_planned_says_why() {
 #[test]
 fn replicas_of_stages_and_machines_divide_parameters() {
     let small = with_activations(2.0);
-    let part = |sharding, goal: Goal| planned(&small, &machine(8), &Goal { sharding, ..goal }).parts.remove(0);
+    let limits = Limits { max_machines: 2, min_gpus: 16, ..Limits::default() };
+    let part = |sharding, goal: Goal| {
+        planned(&small, &machine(8), &Goal { sharding, limits: limits.clone(), ..goal }).parts.remove(0)
+    };
     let [once, each] = [ShardingChoice::Zero1, ShardingChoice::Zero3].map(|of| part(of, divided(1, 8, 2)));
     assert_eq!((each.sharding, each.replicas(), each.shards()), (Sharding::Zero3, 2, 2));
     assert!(each.step_time_us.mid > once.step_time_us.mid);

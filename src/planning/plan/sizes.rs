@@ -336,7 +336,7 @@ impl<'p> At<'p> {
             if gpus == 1 {
                 return PlanNote::ShardingOfOneGpu { sharding };
             }
-            PlanNote::Sharding { sharding, gpus, memory: memory.basis }
+            PlanNote::Sharding { sharding, gpus: Layout { sharding, ..layout }.shards(), memory: memory.basis }
         });
         Ok(SizedStep {
             parallel: layout.parallel,
