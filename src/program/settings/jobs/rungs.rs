@@ -2,6 +2,7 @@
 //! work, the best of them go on until the next share, and so on. Each such stretch is a rung, with jobs that start once
 //! all copies of the rung before have ended. ASHA (Li et al. 2020) promotes copies earlier, with the same work.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
 
 use super::super::wish::Wish;
@@ -23,18 +24,21 @@ pub(super) struct Rung {
     pub(super) launch: Launch,
 }
 
-/// Reads one share, or a list of them.
-pub(super) fn checks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<f64>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged, expecting = "expected a share of the work, such as 0.1, or several, such as [0.1, 0.4]")]
-    enum Checks {
-        One(f64),
-        Several(Vec<f64>),
+/// One share of the work, or several.
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "expected a share of the work, such as 0.1, or several, such as [0.1, 0.4]")]
+pub(super) enum Checks {
+    One(f64),
+    Several(Vec<f64>),
+}
+
+impl Checks {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<f64>, D::Error> {
+        Ok(match Deserialize::deserialize(deserializer)? {
+            Self::One(share) => vec![share],
+            Self::Several(shares) => shares,
+        })
     }
-    Ok(match Checks::deserialize(deserializer)? {
-        Checks::One(share) => vec![share],
-        Checks::Several(shares) => shares,
-    })
 }
 
 /// Rungs of a job; one if its copies all run to the end.
@@ -46,7 +50,7 @@ pub(super) fn of(job: &JobTable) -> Result<Vec<Rung>, (&'static str, String)> {
         name: job.name.clone(),
         copies: job.time.count.unwrap_or(1),
         wish: job.wish.clone(),
-        launch: job.launch.clone(),
+        launch: job.time.launch.clone(),
     };
     let checks = &job.time.check;
     let Some(survive) = job.time.survive else {
