@@ -169,6 +169,8 @@ struct Job<'a> {
     start: &'a Start,
     /// Updates of this part and those before it.
     updates: f64,
+    /// Longest time that it takes.
+    most: Hours,
     /// Hours between checkpoints.
     checkpoint: Hours,
     /// GB of data that the machine needs room for.
@@ -211,12 +213,19 @@ pub fn texts(plan: &Plan, workload: &str, launcher: Launcher, start: &Start) -> 
     }
     start.launch.check()?;
     let so_far = |index: usize| plan.parts[..=index].iter().map(Part::updates).sum();
+    // The script ends spot. The machine that takes over may have to do all of the work.
+    let most = |part: &Part| match plan.switch.as_ref().filter(|switch| switch.is_expected).zip(plan.total) {
+        Some((_, total)) if part.offer.tier == Tier::Spot => total.hours.high,
+        Some((switch, total)) => Hours::known(total.hours.high.get() - switch.latest.get()),
+        None => part.hours.high,
+    };
     let jobs: Vec<Job<'_>> = plan
         .parts
         .iter()
         .enumerate()
         .map(|(index, part)| Job {
             updates: so_far(index),
+            most: most(part),
             next: plan.parts.get(index + 1),
             is_managed: part.offer.tier == Tier::Spot || plan.parts.len() > 1,
             place: (index + 1, plan.parts.len()),
@@ -264,6 +273,7 @@ impl<'a> Job<'a> {
             next: None,
             start,
             updates: part.updates(),
+            most: part.hours.high,
             checkpoint: often.unwrap_or(goal.assumptions.checkpoint_interval),
             data_gb: goal.data.as_ref().map_or(0.0, |data| data.gb),
             is_managed: part.offer.tier == Tier::Spot,
@@ -446,7 +456,7 @@ impl Job<'_> {
     /// Longest predicted duration with a margin of 10 %, in minutes. Tools stop a job then, and a measured step has no
     /// range of its own.
     fn most_minutes(&self) -> u64 {
-        let most = (Hours::get(self.part.hours.high) * 60.0).ceil().max(1.0) as u64;
+        let most = (self.most.get() * 60.0).ceil().max(1.0) as u64;
         (most * 11).div_ceil(10)
     }
 }
