@@ -175,11 +175,7 @@ impl JobsFile {
         let mut top: TopTable = serde_path_to_error::deserialize(file)
             .map_err(|error| form(error.inner(), error.path().to_string().rsplit('.').next()))?;
         if top.job.is_empty() {
-            return at_key(
-                text,
-                "[[job]]",
-                "no [[job]]; add a table with name, profile and work for each job".to_owned(),
-            );
+            return at_key(text, "[[job]]", "no [[job]]; add a table with name, profile and work for each job");
         }
         if top.job.len() > MOST_JOBS {
             let line = line_of(text, &top.job[MOST_JOBS].span(), None);
@@ -194,7 +190,7 @@ impl JobsFile {
         if read.top.late_usd_per_hour.is_some() && read.top.deadline.is_none() {
             let problem = "late_usd_per_hour: needs deadline at the top, which jobs may then miss at this price; \
                            add it, or set both in a [[job]]";
-            return at_key(text, "late_usd_per_hour", problem.to_owned());
+            return at_key(text, "late_usd_per_hour", problem);
         }
         if let Err(why) = read.top.launch.check() {
             return at_key(text, "[launch]", format!("launch: {why}"));
@@ -222,7 +218,7 @@ impl JobsFile {
     fn check_waiting(&self, text: &str) -> Result<(), JobsFileError> {
         if self.top.wait && !self.machines.is_empty() {
             let problem = "wait: has no effect with [[machine]], as jobs there always run one after another; omit it";
-            return at_key(text, "wait", problem.to_owned());
+            return at_key(text, "wait", problem);
         }
         if self.top.wait || !self.machines.is_empty() {
             return Ok(());
@@ -248,7 +244,7 @@ impl JobsFile {
     /// Limits of offers need jobs that rent.
     fn check_machines(&self, text: &str) -> Result<(), JobsFileError> {
         if self.top.rent && self.machines.is_empty() {
-            return at_key(text, "rent", "rent: without [[machine]] all jobs rent; omit it".to_owned());
+            return at_key(text, "rent", "rent: without [[machine]] all jobs rent; omit it");
         }
         if self.machines.is_empty() || self.top.rent {
             return Ok(());
@@ -272,9 +268,9 @@ impl JobsFile {
 }
 
 /// An error at the first line that begins with this key or header.
-fn at_key<T>(text: &str, key: &str, problem: String) -> Result<T, JobsFileError> {
+fn at_key<T>(text: &str, key: &str, problem: impl Into<String>) -> Result<T, JobsFileError> {
     let place = text.lines().position(|line| line.trim_start().starts_with(key));
-    Err(JobsFileError { line: place.map_or(1, |place| place + 1), problem })
+    Err(JobsFileError { line: place.map_or(1, |place| place + 1), problem: problem.into() })
 }
 
 fn too_many(what: &str, total: u64) -> String {
@@ -363,8 +359,7 @@ fn job(table: Spanned<Table>, text: &str) -> Result<JobTable, JobsFileError> {
     if wish.work().is_none() {
         return refused(line, "no amount of work; add samples, steps, epochs with dataset, or tokens");
     }
-    let copy = (name.clone(), None);
-    Ok(JobTable { line, name, step, time, after: Vec::new(), wish, copy })
+    Ok(JobTable { line, copy: (name.clone(), None), name, step, time, after: Vec::new(), wish })
 }
 
 /// Refuses invalid times of a job, with the key and the rest of the sentence.

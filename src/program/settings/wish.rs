@@ -6,7 +6,6 @@ use std::borrow::Cow;
 
 use super::choices::choice;
 use clap::Args;
-use schemars::JsonSchema;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serializer};
 
@@ -18,7 +17,7 @@ use habitat_planning::values;
 use habitat_prediction::scale::LayoutFactors;
 
 /// Work, limits and acceptable offers of a plan.
-#[derive(Debug, Clone, Default, PartialEq, Args, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Args, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Wish {
     /// Work in samples (1.28M).
@@ -205,7 +204,7 @@ pub struct Wish {
 }
 
 /// A value that is a string as typed, or a bare number.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, schemars::JsonSchema)]
 #[serde(untagged, expecting = "a number or a string")]
 pub(super) enum Typed {
     Text(String),
@@ -335,6 +334,8 @@ impl Wish {
     pub(super) fn check(&self) -> Result<(), (&'static str, Cow<'static, str>)> {
         let up_to = |most: u32| Cow::Owned(format!("must be 1 to {most}"));
         let works = [self.samples.is_some(), self.steps.is_some(), self.epochs.is_some(), self.tokens.is_some()];
+        let is_line = |rate: f64| rate > 0.0 && rate <= most::NETWORK_GBIT;
+        let lines = [("network_gbit_per_second", self.network), ("data_gbit_per_second", self.data_rate)];
         let rates = [
             ("spot_losses_per_hour", self.spot_losses_per_hour.unwrap_or_default()),
             ("failures_per_gpu_hour", self.failures_per_gpu_hour.unwrap_or_default()),
@@ -358,10 +359,8 @@ impl Wish {
             ("layout_factors", "compute and exchange must be between 0.1 and 10")
         } else if self.max_machines.is_some_and(|machines| !(1..=most::MACHINES).contains(&machines)) {
             return Err(("max_machines", up_to(most::MACHINES)));
-        } else if self.network.is_some_and(|rate| !(rate > 0.0 && rate <= most::NETWORK_GBIT)) {
-            ("network_gbit_per_second", "must be a number above 0 and at most 1e6")
-        } else if self.data_rate.is_some_and(|rate| !(rate > 0.0 && rate <= most::NETWORK_GBIT)) {
-            ("data_gbit_per_second", "must be a number above 0 and at most 1e6")
+        } else if let Some((key, _)) = lines.into_iter().find(|(_, rate)| rate.is_some_and(|rate| !is_line(rate))) {
+            (key, "must be a number above 0 and at most 1e6")
         } else if let Some(key) = self.wrong_degree() {
             return Err((key, up_to(most::REPLICA)));
         } else {

@@ -319,29 +319,28 @@ impl Run<'_> {
     fn command(&self, launcher: Launcher, is_awaited: bool) -> String {
         let Self { tasks, name, copy, .. } = self;
         let apart = if is_awaited { "" } else { " -d" };
-        // A job that was started before is not started again, but followed.
-        let once = |launch: String, follow: &str| match is_awaited {
-            true => format!("if started {name}; then {follow} {name}; else {launch}; fi"),
-            false => format!("{{ started {name} || {launch}; }}"),
-        };
         let copy = |flag: &str| copy.map_or_else(String::new, |copy| format!(" {flag} COPY={copy}"));
         let file = &tasks[0].name;
-        match launcher {
+        let (launch, follow) = match launcher {
             Launcher::SkyPilot => {
                 let secrets = skypilot::secrets(&tasks.iter().map(|group| group.job()).collect::<Vec<_>>());
-                let launch = format!("sky jobs launch -y{apart} -n {name}{}{secrets} {file}.sky.yaml", copy("--env"));
-                once(launch, "sky jobs logs -n")
+                let copy = copy("--env");
+                (format!("sky jobs launch -y{apart} -n {name}{copy}{secrets} {file}.sky.yaml"), "sky jobs logs -n")
             }
             Launcher::Dstack => {
-                let launch = format!("dstack apply -y{apart} -n {name}{} -f {file}.dstack.yml", copy("-e"));
-                once(launch, "dstack attach --logs")
+                (format!("dstack apply -y{apart} -n {name}{} -f {file}.dstack.yml", copy("-e")), "dstack attach --logs")
             }
             _ => {
                 let kind = if tasks[0].first.part.machines == 1 { "job" } else { "jobset" };
                 let watch = if is_awaited { format!(" && finish {kind}/{file}") } else { String::new() };
-                format!("kubectl apply -f {file}.k8s.yaml{watch}")
+                return format!("kubectl apply -f {file}.k8s.yaml{watch}");
             }
+        };
+        // A job that was started before is not started again, but followed.
+        if is_awaited {
+            return format!("if started {name}; then {follow} {name}; else {launch}; fi");
         }
+        format!("{{ started {name} || {launch}; }}")
     }
 }
 

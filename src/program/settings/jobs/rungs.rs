@@ -2,7 +2,6 @@
 //! work, the best of them go on until the next share, and so on. Each such stretch is a rung, with jobs that start once
 //! all copies of the rung before have ended. ASHA (Li et al. 2020) promotes copies earlier, with the same work.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
 
 use super::super::wish::Wish;
@@ -25,7 +24,7 @@ pub(super) struct Rung {
 }
 
 /// One share of the work, or several.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, schemars::JsonSchema)]
 #[serde(untagged, expecting = "expected a share of the work, such as 0.1, or several, such as [0.1, 0.4]")]
 pub(super) enum Checks {
     One(f64),

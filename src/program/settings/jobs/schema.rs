@@ -55,12 +55,9 @@ pub struct TopTable {
 impl JobsFile {
     /// JSON Schema of the format, of the draft that editors of TOML know.
     pub fn json_schema() -> serde_json::Value {
-        // TOML has no null.
-        let without_null = RecursiveTransform(|schema: &mut Schema| {
-            let null = schema.get("default").is_some_and(serde_json::Value::is_null);
-            null.then(|| schema.remove("default"));
-        });
-        let settings = SchemaSettings::draft07().with_transform(without_null);
+        // Most are null, which TOML does not have.
+        let without_defaults = RecursiveTransform(|schema: &mut Schema| drop(schema.remove("default")));
+        let settings = SchemaSettings::draft07().with_transform(without_defaults);
         settings.into_generator().into_root_schema_for::<TopTable>().to_value()
     }
 }
