@@ -355,7 +355,8 @@ fn script(left: &[String], launcher: Launcher, lines: &[String]) -> String {
         "#!/bin/bash\n# Made by habitat-tui {}: starts jobs of a plan with {launcher}.\n{order}{left}",
         env!("CARGO_PKG_VERSION"),
     );
-    let again = format!("# Started again, it goes on where it stopped; `rm -r {STATE}` forgets what was started.\n");
+    let again =
+        format!("# Started again, it follows jobs that run and starts the rest; `rm -r {STATE}` forgets them.\n");
     let here = format!("set -euo pipefail\ncd \"$(dirname \"$0\")\"\nstate={STATE}\nmkdir -p \"$state\"\n");
     if launcher == Launcher::Slurm {
         return format!("{head}{again}{here}{SUBMIT}{lines}echo \"submitted: ${{job[*]}}\"\n");
