@@ -37,7 +37,7 @@ fn usage(error: &clap::Error) -> Result<u8, CliError> {
         }
         // Contains typed text, such as file names.
         _ => {
-            if let Some(meant) = cli::meant(error) {
+            if let Some(meant) = cli::suggestion(error) {
                 terminal::error(meant);
             } else {
                 let said = cli::of_variable(error).unwrap_or_else(|| error.render().to_string());

@@ -19,7 +19,7 @@ use clap::{CommandFactory, Parser};
 use habitat_tui::Coded;
 use habitat_tui::plan::{NoPlan, PlanNote, Reason, Setback};
 use habitat_tui::predict::Finding;
-use habitat_tui::pricing::{Doubt, Unusable};
+use habitat_tui::pricing::{PriceIssue, Unusable};
 use habitat_tui::profile::Sample;
 use habitat_tui::settings::args::{Cli, Command, PricesArgs, PricesCommand};
 use habitat_tui::store::bundled;
@@ -149,7 +149,7 @@ fn listed_codes(text: &str, heading: &str) -> Vec<String> {
 fn every_code_is_listed() {
     let text = read("docs/formats.md");
     for (heading, codes) in [
-        ("Doubts about a price", Doubt::CODES),
+        ("Doubts about a price", PriceIssue::CODES),
         ("Prices that plans do not use", Unusable::CODES),
         ("Offers that are not in a plan", Reason::CODES),
         ("No plan", NoPlan::CODES),

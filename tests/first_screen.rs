@@ -183,7 +183,7 @@ fn the_best_value_is_at_a_firm_price_and_a_better_one_in_doubt_is_named() {
     let (picks, known) = picks(|offer| {
         if offer.provider == "beta" {
             offer.as_of = None;
-            offer.trust.doubts = vec![habitat_tui::pricing::Doubt::NoDate];
+            offer.trust.doubts = vec![habitat_tui::pricing::PriceIssue::NoDate];
         }
         true
     });

@@ -11,7 +11,7 @@ use habitat_tui::app::live::Leaving;
 use habitat_tui::app::modal::Modal;
 use habitat_tui::app::{Effect, Msg, Source};
 use habitat_tui::live::history::{History, Parts, Stretch};
-use habitat_tui::live::{Kernels, Snapshot, State, StopSignal, Update, Wanted, Wish};
+use habitat_tui::live::{JobRequest, Kernels, RecordingWindows, Snapshot, State, StopSignal, Update};
 use habitat_tui::predict::{Estimate, Finding, Method, Prediction, StepTime};
 use habitat_tui::profile::Profile;
 use habitat_tui::profile::breakdown::GroupBy;
@@ -113,7 +113,7 @@ fn a_cuda_program_is_followed_without_steps() {
     let mut launch = started();
     if let Some(job) = &mut launch.setup.job {
         let (after, length) = (Duration::from_secs(5), Duration::from_millis(2500));
-        job.wanted = Wanted::Kernels { after, length };
+        job.wanted = RecordingWindows::Kernels { after, length };
         job.command = "program --all".into();
     }
     let drawn = |state: State, more: Snapshot, size| {
@@ -281,7 +281,7 @@ fn stopping_waits_for_the_end() {
         [("3 q", "s"), ("3 q", "j enter"), ("3 q", "ctrl-c"), ("3 ctrl-c", "ctrl-c"), ("ctrl-c", "enter")]
     {
         let mut app = after(running(opened));
-        assert!(matches!(effects(&mut app, stop)[..], [Effect::Job(Wish::Stop)]), "{opened}, {stop}");
+        assert!(matches!(effects(&mut app, stop)[..], [Effect::Job(JobRequest::Stop)]), "{opened}, {stop}");
         assert_eq!(app.screen, Screen::Job);
         assert!(app.update(at(State::Stopping(StopSignal::Interrupt))).is_empty());
         assert!(matches!(app.update(ended("stopped by you", true, None))[..], [Effect::Quit]));
@@ -297,7 +297,7 @@ fn a_job_that_was_asked_to_end_is_pushed_only_by_choice() {
     }
     app.update(at(State::Stopping(StopSignal::Interrupt)));
     assert!(effects(&mut app, "ctrl-c").is_empty());
-    assert!(matches!(effects(&mut app, "s")[..], [Effect::Job(Wish::Stop)]), "the next signal at once");
+    assert!(matches!(effects(&mut app, "s")[..], [Effect::Job(JobRequest::Stop)]), "the next signal at once");
     assert!(matches!(effects(&mut app, "q l")[..], [Effect::Quit]), "or let it finish alone");
     let mut stopping = running("ctrl-c ctrl-c");
     stopping.push(at(State::Stopping(StopSignal::Interrupt)));
@@ -316,7 +316,7 @@ fn cancelling_beside_a_job_asks_before_it_stops_it() {
     let Some(Modal::Leave { selected }) = app.modal else { panic!("{:?}", app.modal) };
     assert_eq!(Leaving::ALL[selected], Leaving::Stop);
     assert!(effects(&mut app, "x").is_empty() && app.modal.is_some(), "a second time is no answer");
-    assert!(matches!(effects(&mut app, "enter")[..], [Effect::Job(Wish::Stop)]));
+    assert!(matches!(effects(&mut app, "enter")[..], [Effect::Job(JobRequest::Stop)]));
     // What is computed goes first.
     let mut app = after(running(""));
     effects(&mut app, "r");

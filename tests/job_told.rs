@@ -10,7 +10,7 @@ use crate::common::text;
 use crate::running::{micros, picture, process, profile, recorded, running, seen, started, steady};
 use habitat_tui::action::Screen;
 use habitat_tui::app::{App, Msg};
-use habitat_tui::live::{Aim, Board, Planned, Snapshot, State, Update, Waiting, Wanted};
+use habitat_tui::live::{Aim, Board, PlanFigures, RecordingWindows, Snapshot, State, Update, Waiting};
 use habitat_tui::plan::Work;
 use habitat_tui::pricing::PriceBook;
 use habitat_tui::tui::{Launch, render_after};
@@ -55,7 +55,7 @@ fn a_recorded_job_tells_what_holds_it_back_and_what_it_costs() {
 fn a_job_that_follows_a_plan_says_what_it_will_miss_and_plans_the_rest() {
     let mut launch = aimed();
     let range = |low, mid, high| Range { low, mid, high };
-    let plan = Planned {
+    let plan = PlanFigures {
         gpu: None,
         price: None,
         hours: range(200.0, 240.0, 300.0).map(|hours| Hours::new(hours).unwrap()),
@@ -69,7 +69,7 @@ fn a_job_that_follows_a_plan_says_what_it_will_miss_and_plans_the_rest() {
     // On a small screen, what will be missed comes before other facts, on another device too.
     for gpu in [None, GpuSlug::new("k80").ok()] {
         let mut small = launch.clone();
-        small.setup.job.as_mut().unwrap().aim.plan = Some(Planned { gpu, ..plan.clone() });
+        small.setup.job.as_mut().unwrap().aim.plan = Some(PlanFigures { gpu, ..plan.clone() });
         let drawn = text(&render_after(&small, vec![seen(waiting()), profile()], (80, 24)).1);
         for words in ["will be late by", "n plans the rest anew"] {
             assert!(drawn.contains(words), "{words}: {drawn}");
@@ -93,7 +93,8 @@ fn a_job_that_follows_a_plan_says_what_it_will_miss_and_plans_the_rest() {
 #[test]
 fn a_later_window_keeps_the_rows_in_their_order() {
     let mut launch = started();
-    launch.setup.job.as_mut().unwrap().wanted = Wanted::Steps { windows: 1, after: 10, window: 3, every: Some(100) };
+    launch.setup.job.as_mut().unwrap().wanted =
+        RecordingWindows::Steps { windows: 1, after: 10, window: 3, every: Some(100) };
     let mut app = render_after(&launch, running("2 j j"), (120, 40)).0;
     let labels = |app: &App| app.profile.entries.iter().map(|row| row.entry.label.clone()).collect::<Vec<_>>();
     let (before, selected) = (labels(&app), app.profile.list.selected);

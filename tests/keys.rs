@@ -6,7 +6,7 @@ use crate::common::{self, compared, jobs, keys, launch};
 use clap::Parser;
 use habitat_tui::action::{ACTIONS, Action, Screen};
 use habitat_tui::app::modal::Modal;
-use habitat_tui::app::palette::{self, Found};
+use habitat_tui::app::palette::{self, SearchResult};
 use habitat_tui::app::screen::plan::{Lower, Pane};
 use habitat_tui::app::screen::profile::Below;
 use habitat_tui::app::screen::{overview, predict, profile};
@@ -14,7 +14,7 @@ use habitat_tui::app::slider::Knob;
 use habitat_tui::app::{Answer, App, Chosen, Effect, Msg, Question, SaveOutcome, Target};
 use habitat_tui::catalog::Catalog;
 use habitat_tui::catalog::hypothetical::{Changes, Figure};
-use habitat_tui::live::{Job, Wanted};
+use habitat_tui::live::{Job, RecordingWindows};
 use habitat_tui::plan::{PlanStatus, Work};
 use habitat_tui::predict::{Fits, Host, MethodChoice, Precision};
 use habitat_tui::pricing::{PriceBook, Tier};
@@ -715,13 +715,13 @@ fn the_palette_goes_to_gpus_operations_and_offers() {
     assert!(app.predict.opened.is_none());
     let app = after(": l a y e r _ n o r m enter");
     assert_eq!((app.screen, app.profile.list.filter.as_str()), (Screen::Profile, "native_layer_norm"));
-    let found = palette::found(&app, "on-demand");
-    let offer = found.iter().position(|found| matches!(found, Found::Offer(_))).unwrap();
+    let found = palette::search(&app, "on-demand");
+    let offer = found.iter().position(|found| matches!(found, SearchResult::Offer(_))).unwrap();
     let app = after(&format!(": o n - d e m a n d{} enter", " down".repeat(offer)));
     assert_eq!(app.screen, Screen::Plan);
     assert!(matches!(&app.modal, Some(Modal::Offer { offer, .. }) if offer.as_str().contains("on-demand")));
     // Nothing typed shows actions alone; offers that are not used in plans are not found.
-    assert!(palette::found(&app, " ").iter().all(|found| matches!(found, Found::Action(_))));
+    assert!(palette::search(&app, " ").iter().all(|found| matches!(found, SearchResult::Action(_))));
 }
 
 /// An action of one screen takes the user there.
@@ -1090,7 +1090,7 @@ fn before(action: Action) -> &'static str {
 fn followed() -> habitat_tui::live::Aim {
     let hours = habitat_tui::units::Hours::known;
     let range = habitat_tui::units::Range { low: 1.0, mid: 2.0, high: 3.0 };
-    let plan = habitat_tui::live::Planned {
+    let plan = habitat_tui::live::PlanFigures {
         gpu: None,
         price: None,
         hours: range.map(hours),
@@ -1115,7 +1115,7 @@ fn every_key_of_every_action_does_something() {
                 name: "train".into(),
                 log: "train.log".into(),
                 output: "train.habitat.json.zst".into(),
-                wanted: Wanted::Steps { windows: 1, after: 10, window: 3, every: None },
+                wanted: RecordingWindows::Steps { windows: 1, after: 10, window: 3, every: None },
                 aim: followed(),
             });
         } else if matches!(spec.action, Action::Jobs | Action::Edit) {

@@ -4,10 +4,10 @@
 //! are for the whole offer, in US dollars per hour.
 
 mod evaluate;
-mod held;
 pub mod import;
 mod intensity;
 mod offer;
+mod ownership;
 pub mod region;
 mod snapshot;
 pub mod spot;
@@ -15,14 +15,14 @@ mod terms;
 mod tier;
 mod trust;
 
-pub use held::Held;
 pub use intensity::{Intensities, Intensity};
 pub use offer::{OWN_PLACE, Offer, OfferId, ShareOf, Unusable};
+pub use ownership::Ownership;
 pub use snapshot::{Recalled, Row, Scope, Snapshot, SnapshotError};
 pub(crate) use terms::begun;
 pub use terms::{Billing, Terms};
 pub use tier::Tier;
-pub use trust::{Doubt, Market, Trust};
+pub use trust::{Market, PriceIssue, Trust};
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -71,9 +71,9 @@ impl Communication {
 
     /// Uncertainty of the step without exposed communication; hidden communication may have run while the device
     /// waited.
-    pub(super) fn doubt(&self, exposed: Micros, waiting: Micros) -> Doubt {
+    pub(super) fn doubt(&self, exposed: Micros, waiting: Micros) -> StepUncertainty {
         let hidden = self.total.checked_sub(exposed).unwrap_or_default();
-        Doubt { less: if self.is_timed { hidden.min(waiting) } else { waiting }, more: exposed }
+        StepUncertainty { less: if self.is_timed { hidden.min(waiting) } else { waiting }, more: exposed }
     }
 
     /// Warnings for every time; `exposed` is the exposed communication of the recorded step, if measured.
@@ -86,12 +86,12 @@ impl Communication {
 
 /// Uncertainty of a step without its communication.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Doubt {
+pub(super) struct StepUncertainty {
     less: Micros,
     more: Micros,
 }
 
-impl Doubt {
+impl StepUncertainty {
     /// Recorded step less exposed communication, with its range.
     pub(super) fn derived(self, recorded: Micros) -> Estimate {
         let less = |time: Micros, by: Micros| time.checked_sub(by).unwrap_or_default();

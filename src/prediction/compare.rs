@@ -150,7 +150,7 @@ pub fn compare(profile: &Profile, catalog: &Catalog, options: &Options) -> Resul
         methods.push(Compared { method, missing: lacking });
     }
     for on in &mut gpus {
-        (on.taken, on.why) = taken(&methods, on, options.method);
+        (on.taken, on.why) = choose(&methods, on, options.method);
         on.disagreement = disagreement(&methods, on);
     }
     let warnings = auto.warnings();
@@ -169,7 +169,7 @@ fn answer(prediction: &Prediction, validated: Option<Validated>) -> Option<Answe
 }
 
 /// Method to use, and the reason.
-fn taken(methods: &[Compared], on: &OnGpu, asked: MethodChoice) -> (Option<usize>, String) {
+fn choose(methods: &[Compared], on: &OnGpu, asked: MethodChoice) -> (Option<usize>, String) {
     if let Some(recorded) = &on.recorded {
         return (None, format!("{} on this GPU", recorded.method));
     }
@@ -292,18 +292,18 @@ mod tests {
     #[test]
     fn the_smallest_error_is_taken_if_it_rests_on_enough_steps() {
         let (methods, few) = on(vec![Some((10.0, 0.08, 50)), None, Some((11.0, 0.05, ENOUGH - 1))]);
-        let (index, why) = taken(&methods, &few, MethodChoice::Auto);
+        let (index, why) = choose(&methods, &few, MethodChoice::Auto);
         assert_eq!(
             (index, why.as_str()),
             (Some(0), "8.0 % error on 50 steps; wave-scaling 5.0 % on 19: too few steps to prefer it")
         );
         let (methods, enough) = on(vec![Some((10.0, 0.08, 50)), None, Some((11.0, 0.05, ENOUGH))]);
-        let (index, why) = taken(&methods, &enough, MethodChoice::Auto);
+        let (index, why) = choose(&methods, &enough, MethodChoice::Auto);
         assert_eq!((index, why.as_str()), (Some(2), "5.0 % error on 20 steps; auto 8.0 %"));
         let (methods, near) = on(vec![Some((10.0, 0.08, 50)), None, Some((11.0, 0.07, 50))]);
-        assert_eq!(taken(&methods, &near, MethodChoice::Auto).0, Some(0), "chance");
-        assert_eq!(taken(&methods, &enough, MethodChoice::Roofline).0, Some(2), "roofline has no answer");
-        assert_eq!(taken(&methods, &few, MethodChoice::WaveScaling), (Some(2), "requested".to_owned()));
+        assert_eq!(choose(&methods, &near, MethodChoice::Auto).0, Some(0), "chance");
+        assert_eq!(choose(&methods, &enough, MethodChoice::Roofline).0, Some(2), "roofline has no answer");
+        assert_eq!(choose(&methods, &few, MethodChoice::WaveScaling), (Some(2), "requested".to_owned()));
     }
 
     #[test]

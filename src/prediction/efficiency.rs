@@ -208,69 +208,69 @@ impl Efficiency {
 
     /// Sums the terms of a step's operations.
     pub fn columns<'a>(&'a self, operations: &'a [Decoded<'a>]) -> Columns<'a> {
-        let asked = |decoded: &'a Decoded<'a>| (self.with_tf32_or_without(decoded), decoded);
-        Columns { model: self, is_mixed: is_mixed(operations), asked: parallel::items(operations, asked) }
+        let parts = |decoded: &'a Decoded<'a>| (self.with_tf32_or_without(decoded), decoded);
+        Columns { model: self, is_mixed: is_mixed(operations), parts: parallel::items(operations, parts) }
     }
 
     /// Convolutions of a step in FP32; other operations stay empty.
     pub fn convolutions<'a>(&'a self, operations: &'a [Decoded<'a>]) -> Columns<'a> {
-        let asked = |decoded: &'a Decoded<'a>| {
+        let parts = |decoded: &'a Decoded<'a>| {
             let is_wide = matches!(decoded.dtype, None | Some(DType::Float32));
             let convolves = |part: &Part| matches!(part.primitive, Primitive::Convolution { .. });
             if !(is_wide && decoded.parts.iter().any(convolves)) {
                 return (WithTf32::default(), decoded);
             }
             let strict = Some(Precision::Fp32Strict);
-            let with = self.asked(&demands(decoded, strict), strict, None);
-            (WithTf32 { with, without: None, on_amd: self.asked_on_amd(decoded) }, decoded)
+            let with = self.parts(&demands(decoded, strict), strict, None);
+            (WithTf32 { with, without: None, on_amd: self.parts_on_amd(decoded) }, decoded)
         };
-        Columns { model: self, is_mixed: false, asked: parallel::items(operations, asked) }
+        Columns { model: self, is_mixed: false, parts: parallel::items(operations, parts) }
     }
 
     /// Operations of a step that run in TF32 on a GPU with it; others stay empty.
     pub(crate) fn in_tf32<'a>(&'a self, operations: &'a [Decoded<'a>]) -> Columns<'a> {
-        let asked = |decoded: &'a Decoded<'a>| {
+        let parts = |decoded: &'a Decoded<'a>| {
             let is_asked = decoded.is_in_tf32();
-            let asked = if is_asked { self.with_tf32_or_without(decoded) } else { WithTf32::default() };
-            (asked, decoded)
+            let parts = if is_asked { self.with_tf32_or_without(decoded) } else { WithTf32::default() };
+            (parts, decoded)
         };
-        Columns { model: self, is_mixed: is_mixed(operations), asked: parallel::items(operations, asked) }
+        Columns { model: self, is_mixed: is_mixed(operations), parts: parallel::items(operations, parts) }
     }
 
     /// Parts of an operation with their terms summed: with TF32 if the program allows it, without, and on AMD GPUs.
     pub(crate) fn with_tf32_or_without(&self, decoded: &Decoded<'_>) -> WithTf32 {
-        let of = |arithmetic| self.asked(&demands(decoded, arithmetic), arithmetic, None);
+        let of = |arithmetic| self.parts(&demands(decoded, arithmetic), arithmetic, None);
         let without = (decoded.arithmetic == Some(Precision::Tf32)).then(|| of(decoded.without_tf32()));
-        WithTf32 { with: of(decoded.arithmetic), without, on_amd: self.asked_on_amd(decoded) }
+        WithTf32 { with: of(decoded.arithmetic), without, on_amd: self.parts_on_amd(decoded) }
     }
 
     /// Parts of an operation on AMD GPUs; `None` without terms of their own.
-    fn asked_on_amd(&self, decoded: &Decoded<'_>) -> Option<Vec<Asked>> {
+    fn parts_on_amd(&self, decoded: &Decoded<'_>) -> Option<Vec<OperationPart>> {
         let amd = self.amd.as_ref()?;
-        Some(self.asked(&demands_on_amd(decoded), decoded.without_tf32(), Some(amd)))
+        Some(self.parts(&demands_on_amd(decoded), decoded.without_tf32(), Some(amd)))
     }
 
     /// Time of an operation on a GPU, and its mean with that share of the roofline; `None` if it needs no device work.
-    fn time(&self, asked: &[Asked], gpu: &Board<'_>, decoded: &Decoded<'_>, share: f64) -> Option<LearnedTime> {
+    fn time(&self, parts: &[OperationPart], gpu: &Board<'_>, decoded: &Decoded<'_>, share: f64) -> Option<LearnedTime> {
         let own = self.vendor(gpu.rates.gpu).and_then(|vendor| vendor.operators);
         let spread = own.or(self.operators).unwrap_or(WIDE);
-        let time = gpu.time(asked, decoded.dtype.as_ref())?;
+        let time = gpu.time(parts, decoded.dtype.as_ref())?;
         let roofline = || roofline_of(decoded, gpu.rates);
         Some(LearnedTime {
             shared_deviation: OPERATORS_SHARED,
-            is_far: gpu.is_far || asked.iter().any(|asked| asked.is_far),
+            is_far: gpu.is_far || parts.iter().any(|part| part.is_far),
             mean: (share > 0.0).then(roofline).flatten().map(|roofline| between(time, roofline, share)),
             ..LearnedTime::alone(time, spread, spread)
         })
     }
 
     /// Parts of an operation in this arithmetic, with their terms summed; with a vendor's additions.
-    pub(crate) fn asked(
+    pub(crate) fn parts(
         &self,
         demands: &[Demand],
         arithmetic: Option<Precision>,
         vendor: Option<&VendorTerms>,
-    ) -> Vec<Asked> {
+    ) -> Vec<OperationPart> {
         let value = |side: Side, term: Term| self.sum(side, vendor, |factors| factors.get(term).unwrap_or(0.0));
         let sum = |side: Side, terms: &[Amount]| -> f64 {
             terms.iter().map(|(term, amount)| value(side, *term) * amount).sum()
@@ -279,7 +279,7 @@ impl Efficiency {
             |factors: &Factors, terms: &[Amount]| terms.first().is_some_and(|(term, _)| factors.get(*term).is_none());
         demands
             .iter()
-            .map(|demand| Asked {
+            .map(|demand| OperationPart {
                 arithmetic,
                 flops: demand.flops,
                 bytes: demand.bytes,
@@ -327,7 +327,7 @@ pub struct Columns<'a> {
     model: &'a Efficiency,
     /// Whether the roofline may be mixed in.
     is_mixed: bool,
-    asked: Vec<(WithTf32, &'a Decoded<'a>)>,
+    parts: Vec<(WithTf32, &'a Decoded<'a>)>,
 }
 
 impl Columns<'_> {
@@ -338,7 +338,7 @@ impl Columns<'_> {
         let has_range = |ranges: &StepRanges| ranges.boards.contains_key(rates.gpu.slug.as_str());
         let is_known = self.model.ranges.iter().any(has_range) || self.model.vendor(rates.gpu).is_some();
         let share = if self.is_mixed && !is_known { self.model.roofline } else { 0.0 };
-        self.asked.iter().map(|(asked, decoded)| self.model.time(asked.on(rates), &board, decoded, share)).collect()
+        self.parts.iter().map(|(parts, decoded)| self.model.time(parts.on(rates), &board, decoded, share)).collect()
     }
 }
 
@@ -367,9 +367,9 @@ pub struct Board<'a> {
 
 impl Board<'_> {
     /// Time of an operation; `None` without device work.
-    pub(crate) fn time(&self, asked: &[Asked], dtype: Option<&DType>) -> Option<Micros> {
-        let time: f64 = asked.iter().map(|asked| asked.times * asked.on(self, dtype).time_us()).sum();
-        Micros::checked(time).filter(|_| !asked.is_empty())
+    pub(crate) fn time(&self, parts: &[OperationPart], dtype: Option<&DType>) -> Option<Micros> {
+        let time: f64 = parts.iter().map(|part| part.times * part.on(self, dtype).time_us()).sum();
+        Micros::checked(time).filter(|_| !parts.is_empty())
     }
 
     /// Time of casts that move these bytes in several kernels.
@@ -381,7 +381,7 @@ impl Board<'_> {
 
 /// Part of an operation with its terms summed.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Asked {
+pub struct OperationPart {
     arithmetic: Option<Precision>,
     flops: f64,
     bytes: f64,
@@ -399,16 +399,16 @@ pub struct Asked {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct WithTf32 {
     /// Parts for GPUs with TF32, or for all if TF32 changes nothing.
-    with: Vec<Asked>,
+    with: Vec<OperationPart>,
     /// Parts for GPUs without TF32.
-    without: Option<Vec<Asked>>,
+    without: Option<Vec<OperationPart>>,
     /// Parts for AMD GPUs, if they have terms of their own.
-    on_amd: Option<Vec<Asked>>,
+    on_amd: Option<Vec<OperationPart>>,
 }
 
 impl WithTf32 {
     /// Parts for this GPU.
-    pub(crate) fn on(&self, rates: &Rates<'_>) -> &[Asked] {
+    pub(crate) fn on(&self, rates: &Rates<'_>) -> &[OperationPart] {
         let on_amd = self.on_amd.as_ref().filter(|_| rates.gpu.vendor == Vendor::Amd);
         on_amd.or_else(|| self.without.as_ref().filter(|_| !rates.gpu.runs_tf32())).unwrap_or(&self.with)
     }
@@ -449,7 +449,7 @@ impl Sides {
     }
 }
 
-impl Asked {
+impl OperationPart {
     fn on(&self, board: &Board<'_>, dtype: Option<&DType>) -> Sides {
         let full = Sides::at_full_rate((self.flops, self.bytes), self.units, board, (dtype, self.arithmetic));
         let amounts = self.limits.on(board.rates.gpu, full.compute_us);

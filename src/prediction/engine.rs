@@ -1,6 +1,5 @@
 //! Predicts a recorded step on every requested GPU with one method.
 
-use super::base::Base;
 use super::communication::Communication;
 use super::decoded::Decoded;
 use super::error::PredictError;
@@ -16,6 +15,7 @@ use super::parallel;
 use super::precision::Change;
 use super::predictions::{Prediction, Predictions};
 use super::rate::Rates;
+use super::recorded_step::RecordedStep;
 use super::step::{Context, predict_one};
 use super::transformer::Layers;
 use super::uncounted;
@@ -63,7 +63,7 @@ impl<'a> Prepared<'a> {
         let origin = origin.as_ref();
         let targets = targets(catalog, options)?;
         let efficiency = options.models.as_deref().and_then(Models::efficiency);
-        let change = Change::asked(profile, options.precision, decoded, efficiency);
+        let change = Change::requested(profile, options.precision, decoded, efficiency);
         let models = options.models.as_deref();
         let models =
             models.map(|models| models.answering(decoded, profile.workload.precision, origin.map(|rates| rates.gpu)));
@@ -73,7 +73,7 @@ impl<'a> Prepared<'a> {
         let communication = Communication::of(decoded, profile.workload.mode);
         let needs_base = !options.method.is_fitted() || host_known || communication.is_some();
         let at_origin = methods.on(origin.filter(|_| needs_base).map_or(&[], std::slice::from_ref))?;
-        let base = at_origin.first().map(Base::new);
+        let base = at_origin.first().map(RecordedStep::new);
         let mut warnings = match (&base, communication) {
             (Some(base), _) => base.warnings.clone(),
             (None, communication) => communication.map_or_else(Vec::new, |communication| communication.warnings(None)),
@@ -152,7 +152,7 @@ impl Prepared<'_> {
         let traced = in_32_bits(self.profile, asked);
         let plain = Options { precision: None, ..options.clone() };
         let mut found = Prepared::new(&traced, None).predict(catalog, &plain)?;
-        let Some(change) = Change::asked(self.profile, Some(asked), &self.decoded, None) else { return Ok(found) };
+        let Some(change) = Change::requested(self.profile, Some(asked), &self.decoded, None) else { return Ok(found) };
         let mut keeping = Vec::new();
         for prediction in &mut found.predictions {
             let Some(gpu) = catalog.get(&prediction.gpu.slug) else { continue };

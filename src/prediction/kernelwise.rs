@@ -30,7 +30,7 @@ use habitat_step::catalog::Vendor;
 use habitat_step::profile::{Mode, PrecisionClass};
 
 pub use crate::layer::{Driver, Layer, Layers};
-pub use apply::{Across, Answer, Level, Lines};
+pub use apply::{Across, Answer, FittedLines, Level};
 pub use file::KernelWiseError;
 
 /// Minimum number of GPUs to fit a rate by a property, as in the paper.

@@ -7,7 +7,6 @@
 //!
 //! It must not know: formats of traces, prices, files, terminals. The program hands it the weights.
 
-mod base;
 pub mod batches;
 pub mod blackbox;
 pub mod bundle;
@@ -48,6 +47,7 @@ mod parallel;
 mod precision;
 mod predictions;
 pub mod rate;
+mod recorded_step;
 pub mod roofline;
 pub mod runlog;
 pub mod scale;

@@ -32,7 +32,7 @@ mod waves;
 use super::decoded::Decoded;
 use super::error::PredictError;
 use super::estimate::{Estimate, OperationPrediction};
-use super::kernelwise::Lines;
+use super::kernelwise::FittedLines;
 use super::learned::Answering;
 use super::method::{Method, MethodChoice};
 use super::options::Options;
@@ -178,7 +178,7 @@ impl<'a> Inputs<'a> {
     }
 
     /// Fitted lines for a GPU, if requested.
-    fn lines(&self, gpu: &Rates<'a>) -> Option<Lines<'a>> {
+    fn lines(&self, gpu: &Rates<'a>) -> Option<FittedLines<'a>> {
         let model = self.options.kernel_wise.as_deref().filter(|_| self.options.method.is_fitted());
         model.map(|model| model.on(*gpu))
     }
@@ -406,7 +406,7 @@ impl<'s> OnGpu<'s> {
     }
 
     /// Fitted lines for the GPU, if requested.
-    pub(super) fn lines(&self) -> Option<Lines<'s>> {
+    pub(super) fn lines(&self) -> Option<FittedLines<'s>> {
         self.inputs().lines(self.gpu)
     }
 

@@ -1,17 +1,17 @@
 //! Notes on a step's time: uncertainties, fallbacks, and the figures behind it.
 
-use super::base::Base;
 use super::estimate::{MethodShare, OperationPrediction};
 use super::finding::Finding;
-use super::kernelwise::Lines;
+use super::kernelwise::FittedLines;
 use super::method::Method;
 use super::methods::{Inputs, OnGpu};
 use super::rate::{Rates, Source};
+use super::recorded_step::RecordedStep;
 use super::shares::far_share;
 use habitat_step::profile::{Phase, Profile};
 
 /// Notes on a step by fitted lines.
-pub(super) fn of_lines(lines: &Lines<'_>, shares: &[MethodShare]) -> Vec<Finding> {
+pub(super) fn of_lines(lines: &FittedLines<'_>, shares: &[MethodShare]) -> Vec<Finding> {
     let factor = lines.step_factor();
     let mut notes = Vec::new();
     if !lines.is_measured() {
@@ -29,7 +29,7 @@ pub(super) fn of_models(
     on: &OnGpu<'_>,
     operations: &[OperationPrediction],
     shares: &[MethodShare],
-    base: Option<&Base>,
+    base: Option<&RecordedStep>,
 ) -> Vec<Finding> {
     let &Inputs { profile, models, .. } = on.inputs();
     let (mut notes, gpu, mode) = (Vec::new(), on.gpu.gpu, profile.workload.mode);

@@ -1,11 +1,11 @@
 //! Pace of the host in a predicted step ([`host`](super::host)).
 
-use super::base::Base;
 use super::estimate::{Estimate, OperationPrediction, StepTime};
 use super::finding::Finding;
 use super::launches::{EAGER_LAUNCH_US, HostWork, Queue, pace};
 use super::method::Method;
 use super::rate::STEP_LAUNCH_US;
+use super::recorded_step::RecordedStep;
 use super::supply::{Supply, without_wait};
 use habitat_base::units::{Micros, Range};
 use habitat_step::catalog::GpuSpec;
@@ -17,7 +17,7 @@ const WAITING: f64 = 0.5;
 /// Host part of a step on one GPU.
 pub(super) struct Pace<'a> {
     profile: &'a Profile,
-    base: Option<&'a Base>,
+    base: Option<&'a RecordedStep>,
     /// Launches per step.
     launches: f64,
     /// Operations as the host issues them, and its pace; `None` if it is known or keeps up.
@@ -27,7 +27,7 @@ pub(super) struct Pace<'a> {
 impl<'a> Pace<'a> {
     pub(super) fn new(
         profile: &'a Profile,
-        base: Option<&'a Base>,
+        base: Option<&'a RecordedStep>,
         operations: &[OperationPrediction],
         (work, gpu): (Option<&HostWork>, &GpuSpec),
     ) -> Self {

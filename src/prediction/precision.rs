@@ -80,7 +80,7 @@ struct Changed {
 
 impl Change {
     /// Conversion for the requested precision; `None` if nothing changes.
-    pub(super) fn asked(
+    pub(super) fn requested(
         profile: &Profile,
         to: Option<Precision>,
         decoded: &[Decoded<'_>],

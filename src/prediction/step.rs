@@ -1,6 +1,5 @@
 //! Predicts the step on one GPU from its operations, with its range.
 
-use super::base::Base;
 use super::decoded::Decoded;
 use super::efficiency::{Efficiency, roofline_of};
 use super::estimate::{Estimate, MethodShare, OperationPrediction, StepTime};
@@ -16,6 +15,7 @@ use super::pace::Pace;
 use super::precision::{self, Change};
 use super::predictions::Prediction;
 use super::rate::Rates;
+use super::recorded_step::RecordedStep;
 use super::shares::{self, shares, update_share};
 use super::transformer::Layers;
 use habitat_base::units::Micros;
@@ -23,7 +23,7 @@ use habitat_step::profile::Operation;
 
 /// Inputs that all predictions of a profile share.
 pub(super) struct Context<'a> {
-    pub(super) base: Option<&'a Base>,
+    pub(super) base: Option<&'a RecordedStep>,
     pub(super) need: &'a MemoryNeed,
     /// Layers that GPUs can share.
     pub(super) layers: Option<&'a Layers>,
@@ -162,7 +162,7 @@ fn may_fit(memory: &mut MemoryFit, need: &MemoryNeed) {
 /// Step time with its range. Each method's part has the range validated for steps by that method, added as fully
 /// correlated. Ranges are calibrated for the learned models and fitted lines, published step errors otherwise; these
 /// are errors of whole iterations, in which the host's part varies too.
-fn step_estimate(shares: &[MethodShare], parts: &StepParts<'_>, base: Option<&Base>) -> Estimate {
+fn step_estimate(shares: &[MethodShare], parts: &StepParts<'_>, base: Option<&RecordedStep>) -> Estimate {
     // Lines were fitted to steps that overlap as they do.
     let recorded = base.filter(|_| parts.on.lines().is_none());
     let (overlap, deviation) = recorded.map_or((1.0, 1.0), |base| (base.overlap, base.deviation));

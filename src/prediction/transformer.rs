@@ -116,8 +116,8 @@ impl Layers {
     /// Finds the layers of a step; `None` if the forward pass has no attention, or the width of activations is unknown.
     pub(super) fn of(decoded: &[Decoded<'_>], batch_size: Option<u64>) -> Option<Self> {
         let products = forward_products(decoded);
-        let attentions: Vec<(&Decoded<'_>, Seen)> =
-            decoded.iter().filter_map(|one| Some((one, seen(one, &products)?))).collect();
+        let attentions: Vec<(&Decoded<'_>, AttentionShape)> =
+            decoded.iter().filter_map(|one| Some((one, attention(one, &products)?))).collect();
         let forward = || attentions.iter().filter(|(one, _)| one.operation.phase == Phase::Forward);
         let count = forward().map(|(one, _)| one.operation.count).sum();
         let (_, most) = forward().max_by(|a, b| a.1.tokens.total_cmp(&b.1.tokens))?;
@@ -333,7 +333,7 @@ fn merged(operation: &Operation, count: u64, rows: u64) -> Operation {
 
 /// Attention of a layer in the forward pass.
 #[derive(Debug, Clone, Copy)]
-struct Seen {
+struct AttentionShape {
     heads: u64,
     /// Sequences × queries.
     tokens: f64,
@@ -345,14 +345,14 @@ struct Seen {
 type Multiplied<'d, 'a> = (&'d Decoded<'a>, &'d Product);
 
 /// Detects fused attention, or a softmax over `[batch, heads, queries, keys]` with the products around it.
-fn seen(one: &Decoded<'_>, products: &[Multiplied<'_, '_>]) -> Option<Seen> {
+fn attention(one: &Decoded<'_>, products: &[Multiplied<'_, '_>]) -> Option<AttentionShape> {
     if !matches!(one.operation.phase, Phase::Forward | Phase::Backward) || one.op.name.pass.is_backward() {
         return None;
     }
     match (&one.op.sizes, one.op.name.form) {
         (Some(Sizes::Attention(attention)), _) if !attention.is_backward => {
             let Attention { batch, heads, queries, value_size, .. } = *attention;
-            Some(Seen { heads: heads as u64, tokens: batch * queries, columns: heads * value_size })
+            Some(AttentionShape { heads: heads as u64, tokens: batch * queries, columns: heads * value_size })
         }
         (_, Form::Softmax) => {
             let [batch, heads, queries, keys] = one.operation.inputs.first()?[..] else { return None };
@@ -361,7 +361,7 @@ fn seen(one: &Decoded<'_>, products: &[Multiplied<'_, '_>]) -> Option<Seen> {
                     && (product.rows, product.columns) == (queries as f64, keys as f64)
             };
             let head = products.iter().find(of_pairs)?.1.reduction;
-            Some(Seen { heads, tokens: (batch * queries) as f64, columns: heads as f64 * head })
+            Some(AttentionShape { heads, tokens: (batch * queries) as f64, columns: heads as f64 * head })
         }
         _ => None,
     }
@@ -391,7 +391,7 @@ fn forward_products<'d, 'a>(decoded: &'d [Decoded<'a>]) -> Vec<Multiplied<'d, 'a
 /// Product that consumes attention's result, and its number of columns; its own result is reduced and passed to the
 /// next layer. Prefers a product that keeps the number of columns. Its element type gives the bytes, because autocast
 /// runs the softmax of attention in 32 bits.
-fn between<'d, 'a>(products: &[Multiplied<'d, 'a>], seen: Seen) -> Option<(&'d Decoded<'a>, f64)> {
+fn between<'d, 'a>(products: &[Multiplied<'d, 'a>], seen: AttentionShape) -> Option<(&'d Decoded<'a>, f64)> {
     let behind = |(_, product): &&Multiplied<'d, 'a>| {
         product.batch * product.rows == seen.tokens && product.reduction == seen.columns
     };

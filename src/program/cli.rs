@@ -65,7 +65,7 @@ pub use options::settings;
 pub use output::print_json;
 pub use own::typed as own_machines;
 pub use screens::{Outcome, Screens};
-pub use typed::{meant, of_variable};
+pub use typed::{of_variable, suggestion};
 // Used by the workshop (`models/lab`), which reads, names and reports as the commands do.
 pub use fit::black_box::write as fit_black_box;
 pub use fit::kernelwise::add_tables;

@@ -3,8 +3,8 @@
 pub mod args;
 mod choices;
 pub mod file;
+pub mod goal_args;
 pub mod jobs;
-pub mod wish;
 
 /// The TOML example in the header of a source file.
 #[cfg(test)]

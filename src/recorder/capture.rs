@@ -36,7 +36,7 @@ pub mod smi;
 mod socket;
 
 pub use error::CaptureError;
-pub use event::{Asked, Control, Cut, Ended};
+pub use event::{Control, JobExit, LostOutput, StopReason};
 pub use folder::Folder;
 pub use hook::Settings;
 pub use identity::{Identity, Presence};

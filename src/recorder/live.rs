@@ -34,7 +34,7 @@ pub struct Job {
     /// Profile to write.
     pub output: String,
     /// The windows to record.
-    pub wanted: Wanted,
+    pub wanted: RecordingWindows,
     /// The user's goal for the job.
     pub aim: Aim,
 }
@@ -48,12 +48,12 @@ pub struct Aim {
     pub price: Option<UsdPerHour>,
     /// The plan that it follows.
     #[serde(default)]
-    pub plan: Option<Planned>,
+    pub plan: Option<PlanFigures>,
 }
 
 /// A plan's figures of a job from the start of its program, without the set-up of the machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Planned {
+pub struct PlanFigures {
     /// GPU of the first part.
     #[serde(default)]
     pub gpu: Option<GpuSlug>,
@@ -74,7 +74,7 @@ pub struct Planned {
 
 /// Windows to record of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Wanted {
+pub enum RecordingWindows {
     /// Steps of PyTorch's optimizers.
     Steps {
         /// Number of windows.
@@ -375,7 +375,7 @@ pub enum Update {
 
 /// A user request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wish {
+pub enum JobRequest {
     /// End the job ([`StopSignal`]); repeated, send the next stronger signal at once.
     Stop,
 }
@@ -387,7 +387,7 @@ pub struct Session {
     /// Reports on it.
     pub updates: Receiver<Update>,
     /// Accepts requests; never blocks.
-    pub control: Arc<dyn Fn(Wish) + Send + Sync>,
+    pub control: Arc<dyn Fn(JobRequest) + Send + Sync>,
     /// Reports the outcome on standard error, or that the job keeps running, and returns the exit code.
     pub finish: Box<dyn FnOnce() -> u8 + Send>,
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::format;
 use super::predictions::write_warnings;
 use super::table::{Cell, Column, Table};
-use super::words::{self, Told, Words, joined};
+use super::words::{self, Note, Words, joined};
 use habitat_base::text;
 use habitat_base::units::Micros;
 use habitat_prediction::batches::{Basis, GpuSweep, Sweep, SweepRow};
@@ -248,8 +248,8 @@ pub fn json(sweep: &Sweep) -> Value {
             "computed": line.is_computed(),
         })),
         "gpus": gpus,
-        "warnings": Told::all(&sweep.warnings),
-        "notes": Told::all(&sweep.notes),
+        "warnings": Note::all(&sweep.warnings),
+        "notes": Note::all(&sweep.notes),
     })
 }
 
@@ -291,6 +291,6 @@ fn gpu_json(sweep: &Sweep, gpu: &GpuSweep) -> Value {
         "largest_batch": gpu.largest,
         "rows": rows,
         "families": families,
-        "notes": Told::all(&gpu.notes),
+        "notes": Note::all(&gpu.notes),
     })
 }

@@ -14,7 +14,7 @@ use habitat_base::units::{Hours, Usd};
 use habitat_planning::plan::{
     Accept, Beside, Confidence, Instead, Longer, Objective, Part, Plan, PlanNote, PlanStatus, Risk, Setback, Work,
 };
-use habitat_planning::pricing::{Doubt, Market, PriceBook};
+use habitat_planning::pricing::{Market, PriceBook, PriceIssue};
 use habitat_prediction::Sharding;
 
 /// An offer that the user would have to accept first.
@@ -124,7 +124,7 @@ pub(crate) fn offer_words(part: &Part) -> String {
 fn offer_with_risks(part: &Part, is_batch: bool) -> String {
     let trust = &part.offer.trust;
     let host = (trust.market == Market::PeerToPeer).then(|| Risk::Marketplace.words());
-    let doubts = trust.counted().copied().filter(|doubt| *doubt != Doubt::PeerToPeer).collect();
+    let doubts = trust.counted().copied().filter(|doubt| *doubt != PriceIssue::PeerToPeer).collect();
     let doubted = Some(Risk::Doubted(doubts)).filter(|risk| *risk != Risk::Doubted(Vec::new()));
     let batch = is_batch.then(|| Risk::Batch(part.global_batch_size).words());
     let risks: Vec<String> = host.into_iter().chain(doubted.map(|risk| risk.words())).chain(batch).collect();

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::format;
 use super::predictions::write_warnings;
 use super::table::{Cell, Column, Table};
-use super::words::{Told, joined};
+use super::words::{Note, joined};
 use habitat_base::text;
 use habitat_base::units::{Micros, Range};
 use habitat_prediction::compare::{Comparison, OnGpu, Validated};
@@ -36,7 +36,7 @@ pub struct ComparisonJson<'a> {
     pub gpus: Vec<GpuJson<'a>>,
     /// Warnings that concern all times; absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub warnings: Vec<Told>,
+    pub warnings: Vec<Note>,
 }
 
 /// A method.
@@ -137,7 +137,7 @@ pub fn json<'a>(comparison: &'a Comparison) -> ComparisonJson<'a> {
                 disagreement: on.disagreement.as_deref(),
             })
             .collect(),
-        warnings: Told::all(&comparison.warnings),
+        warnings: Note::all(&comparison.warnings),
     }
 }
 

@@ -70,13 +70,13 @@ pub fn remedies(prediction: &Prediction, workload: &Workload) -> Option<String> 
     let (sure, likely, excess) = match (&fit.narrowest, fit.at_most) {
         (Some(narrowest), Some(at_most)) => {
             let widest = MemoryFit { needed: Some(at_most), narrowest: None, ..fit.clone() };
-            let sure = found(&widest, workload, recomputes);
-            let mut likely = found(narrowest, workload, recomputes);
+            let sure = possible_remedies(&widest, workload, recomputes);
+            let mut likely = possible_remedies(narrowest, workload, recomputes);
             likely.retain(|(remedy, _)| sure.iter().all(|(other, _)| other != remedy));
             let most = at_most.checked_sub(fit.usable).filter(|most| most.get() > excess.get());
             (sure, likely, most.map_or_else(|| excess.to_string(), |most| format::bytes_range(excess, most)))
         }
-        _ => (found(fit, workload, recomputes), Vec::new(), excess.to_string()),
+        _ => (possible_remedies(fit, workload, recomputes), Vec::new(), excess.to_string()),
     };
     let too_much = format!("{excess} too much{}", parts_of(fit));
     Some(match (&sure[..], &likely[..]) {
@@ -94,7 +94,7 @@ pub fn remedies(prediction: &Prediction, workload: &Workload) -> Option<String> 
 }
 
 /// The changes with which a step would fit that needs what `fit` says.
-fn found(fit: &MemoryFit, workload: &Workload, recomputes: bool) -> Vec<(Remedy, String)> {
+fn possible_remedies(fit: &MemoryFit, workload: &Workload, recomputes: bool) -> Vec<(Remedy, String)> {
     // Changes save tensors only, so compare them with the tensors' share of the excess.
     let excess = fit.needed.and_then(|needed| fit.tensors(needed).checked_sub(fit.tensors(fit.usable)));
     let Some(excess) = excess else { return Vec::new() };

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::format;
 use super::table::{Cell, Column, Table};
-use super::words::{Told, Words, price};
+use super::words::{Note, Words, price};
 use habitat_base::units::{GpuSlug, UsdPerHour};
 use habitat_planning::pricing::{Offer, Trust};
 
@@ -39,7 +39,7 @@ pub struct OfferJson<'a> {
     trust: TrustJson,
     source: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    unusable: Option<Told>,
+    unusable: Option<Note>,
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<&'a str>,
 }
@@ -55,12 +55,12 @@ pub struct TrustJson {
     market: &'static str,
     /// Reasons to doubt the price; absent if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    price_doubts: Vec<Told>,
+    price_doubts: Vec<Note>,
 }
 
 impl TrustJson {
     pub(super) fn new(trust: &Trust) -> Self {
-        let price_doubts = Told::all(&trust.doubts);
+        let price_doubts = Note::all(&trust.doubts);
         Self { price_age_days: trust.age_days, market: trust.market.name(), price_doubts }
     }
 }
@@ -101,7 +101,7 @@ pub fn json(offer: &Offer) -> OfferJson<'_> {
         price_until: offer.until.map(|date| date.to_string()),
         trust: TrustJson::new(&offer.trust),
         source: &offer.source,
-        unusable: offer.unusable.as_ref().map(Told::new),
+        unusable: offer.unusable.as_ref().map(Note::new),
         note: offer.note.as_deref(),
     }
 }

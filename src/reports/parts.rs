@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::format;
 use super::offers::{TRUST, TrustJson, trust_cells};
 use super::table::{Cell, Column, Table};
-use super::words::Told;
+use super::words::Note;
 use habitat_base::units::{GpuSlug, Hours, KilogramsCo2e, KilowattHours, Range, Usd};
 use habitat_planning::plan::{ByUse, Contract, Footprint, Part, Use};
 use habitat_planning::pricing::Billing;
@@ -107,7 +107,7 @@ pub struct PartJson<'a> {
     #[serde(flatten)]
     pub trust: TrustJson,
     /// Notes on the figures.
-    pub notes: Vec<Told>,
+    pub notes: Vec<Note>,
 }
 
 /// Hours or dollars by use; uses without any are absent.
@@ -196,7 +196,7 @@ pub(super) fn part(part: &Part) -> PartJson<'_> {
         energy_kwh: part.footprint.energy.map(|energy| energy.map(KilowattHours::get)),
         co2_kg: part.footprint.emissions.map(|emitted| emitted.map(KilogramsCo2e::get)),
         trust: TrustJson::new(&part.offer.trust),
-        notes: Told::all(&part.notes),
+        notes: Note::all(&part.notes),
     }
 }
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::beside::{self, BesideJson, FallbackJson, LongerJson};
 use super::parts::{self, PartJson, UsesJson, part};
 use super::table::{Cell, Column, Table};
-use super::words::Told;
+use super::words::Note;
 use super::words::assumed::{Assumed, assumed};
 use habitat_base::units::{Hours, KilogramsCo2e, KilowattHours, Range, Usd};
 use habitat_planning::plan::{Data, Limits, Plan, PlanStatus, Rejection, RejectionKind, SolverReport, Switch, Total};
@@ -84,16 +84,16 @@ pub struct PlanJson<'a> {
     pub rejected: Vec<RejectedJson<'a>>,
     /// Reasons why no plan exists, and changes that would allow one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub reasons: Vec<Told>,
+    pub reasons: Vec<Note>,
     /// Assumptions with their sources.
     pub assumptions: Vec<Assumed>,
     /// The solver.
     pub solver: &'a SolverReport,
     /// Warnings on times and costs; absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub warnings: Vec<Told>,
+    pub warnings: Vec<Note>,
     /// Fallbacks that affect the result.
-    pub notes: Vec<Told>,
+    pub notes: Vec<Note>,
 }
 
 /// A rejected offer.
@@ -105,13 +105,13 @@ pub struct RejectedJson<'a> {
     #[schemars(with = "String")]
     kind: RejectionKind,
     /// The reason, with the numbers.
-    reason: Told,
+    reason: Note,
 }
 
 impl<'a> RejectedJson<'a> {
     fn new(rejection: &'a Rejection) -> Self {
         let Rejection { offer, reason } = rejection;
-        Self { offer: offer.as_str(), kind: reason.kind(), reason: Told::new(reason) }
+        Self { offer: offer.as_str(), kind: reason.kind(), reason: Note::new(reason) }
     }
 }
 
@@ -171,11 +171,11 @@ pub fn json<'a>(plan: &'a Plan, workload: &'a str) -> PlanJson<'a> {
         own: plan.own.iter().map(part).collect(),
         larger_batch: plan.larger_batch.as_ref().map(part),
         rejected: plan.rejected.iter().map(RejectedJson::new).collect(),
-        reasons: Told::all(&plan.reasons),
+        reasons: Note::all(&plan.reasons),
         assumptions: assumed(&plan.goal),
         solver: &plan.solver,
-        warnings: Told::all(&plan.warnings),
-        notes: Told::all(&plan.notes),
+        warnings: Note::all(&plan.warnings),
+        notes: Note::all(&plan.notes),
     }
 }
 

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::offers::{TRUST, TrustJson, trust_cells};
 use super::table::{Cell, Column, Table};
-use super::words::{self, Told, Words, joined};
+use super::words::{self, Note, Words, joined};
 use super::{format, memory};
 use habitat_base::text;
 use habitat_base::units::{Bytes, Micros, OpenRange, Range, SamplesPerSecond};
@@ -33,9 +33,9 @@ pub struct PredictionsJson<'a> {
     pub host: &'static str,
     /// Warnings that concern any of the times; absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub warnings: Vec<Told>,
+    pub warnings: Vec<Note>,
     /// Notes on all predictions.
-    pub notes: Vec<Told>,
+    pub notes: Vec<Note>,
     /// One entry per GPU.
     pub predictions: Vec<PredictionJson<'a>>,
 }
@@ -82,9 +82,9 @@ pub struct PredictionJson<'a> {
     pub methods: Vec<MethodJson>,
     /// Warnings on the time on this GPU; absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub warnings: Vec<Told>,
+    pub warnings: Vec<Note>,
     /// Doubts and fallbacks.
-    pub notes: Vec<Told>,
+    pub notes: Vec<Note>,
     /// Each operation, with `--operations`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operations: Option<Vec<OperationJson<'a>>>,
@@ -148,8 +148,8 @@ pub fn json<'a>(predictions: &'a Predictions, prices: &'a PriceBook, operations:
         workload: &predictions.workload,
         origin: predictions.origin.as_ref(),
         host: predictions.host.name(),
-        warnings: Told::all(&predictions.warnings()),
-        notes: Told::all(&predictions.notes),
+        warnings: Note::all(&predictions.warnings()),
+        notes: Note::all(&predictions.notes),
         predictions: predictions.predictions.iter().map(|prediction| one(prediction, prices, operations)).collect(),
     }
 }
@@ -186,8 +186,8 @@ fn one<'a>(prediction: &'a Prediction, prices: &'a PriceBook, operations: bool) 
                 share: share.share,
             })
             .collect(),
-        warnings: Told::all(&prediction.warnings),
-        notes: Told::all(&prediction.notes),
+        warnings: Note::all(&prediction.warnings),
+        notes: Note::all(&prediction.notes),
         operations: operations.then(|| {
             prediction
                 .operations

@@ -53,8 +53,8 @@ pub fn joined<T: Words>(all: &[T], between: &str) -> String {
 
 /// A note or reason.
 #[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "ToldJson")]
-pub struct Told {
+#[schemars(rename = "NoteJson")]
+pub struct Note {
     /// Stable name; docs/formats.md lists all.
     code: String,
     /// The same in words, which may change.
@@ -64,7 +64,7 @@ pub struct Told {
     facts: Map<String, Value>,
 }
 
-impl Told {
+impl Note {
     /// The JSON form of something with a code.
     pub(crate) fn new<T: Serialize + Words>(what: &T) -> Self {
         let mut facts = match serde_json::to_value(what).map(known) {

@@ -20,7 +20,7 @@ mod pause {
             Ok(Self)
         }
 
-        pub(super) async fn asked(&mut self) -> Pause {
+        pub(super) async fn requested(&mut self) -> Pause {
             std::future::pending().await
         }
     }

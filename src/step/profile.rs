@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 pub use kernel::{Kernel, is_host_transfer};
-pub use loading::{Loader, Loading, Seen};
+pub use loading::{Loader, LoaderTime, Loading};
 pub use operation::{Attribute, DType, IN_FP4, Operation, Phase, Shape};
 pub(crate) use read::json_error;
 pub use read::{ProfileError, Warning};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use habitat_tui::action::Screen;
 use habitat_tui::app::{App, Effect, Msg, Source};
-use habitat_tui::live::{Aim, Job, Process, Snapshot, State, Times, Update, Wanted};
+use habitat_tui::live::{Aim, Job, Process, RecordingWindows, Snapshot, State, Times, Update};
 use habitat_tui::profile::Profile;
 use habitat_tui::tui::{Launch, render_after};
 use habitat_tui::units::{Micros, Range};
@@ -25,7 +25,7 @@ pub fn started() -> Launch {
         name: "train".into(),
         log: "train-2026-11-21.log".into(),
         output: "train-2026-11-21.habitat.json.zst".into(),
-        wanted: Wanted::Steps { windows: 1, after: 10, window: 3, every: None },
+        wanted: RecordingWindows::Steps { windows: 1, after: 10, window: 3, every: None },
         aim: Aim::default(),
     });
     launch

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use habitat_tui::plan::assignment::{Assignment, Bound, Way};
+use habitat_tui::plan::assignment::{Assignment, Bound, Mode};
 use habitat_tui::plan::check::CheckError;
 use habitat_tui::plan::jobs::{Aim, Job, JobsPlan, Machine, PlannedJob, Shared, Supply, check, offers, plan_jobs};
 use habitat_tui::plan::solve::{Proof, Settings, SolveError};
@@ -466,17 +466,17 @@ fn the_check_refuses_what_does_not_add_up() {
     assert!(matches!(check(&fast), Err(CheckError::Shared { .. })));
 }
 
-/// Every choice of a way for each job.
-pub(crate) fn every(ways: Vec<usize>) -> impl Iterator<Item = Vec<usize>> {
-    let all: usize = ways.iter().product();
+/// Every choice of a mode for each job.
+pub(crate) fn every(modes: Vec<usize>) -> impl Iterator<Item = Vec<usize>> {
+    let all: usize = modes.iter().product();
 
     (0..all).map(move |mut number| {
         let digit = |of: &usize| {
-            let way = number % of;
+            let mode = number % of;
             number /= of;
-            way
+            mode
         };
-        ways.iter().map(digit).collect()
+        modes.iter().map(digit).collect()
     })
 }
 
@@ -491,7 +491,7 @@ fn some_order(jobs: &[(f64, f64)], from: f64) -> bool {
         })
 }
 
-fn way() -> impl Strategy<Value = (f64, f64, [u32; 3])> {
+fn mode() -> impl Strategy<Value = (f64, f64, [u32; 3])> {
     (0.5..20.0f64, 0.5..20.0f64, [0..5u32, 0..5u32, 0..5u32])
 }
 
@@ -500,31 +500,31 @@ proptest! {
 
     #[test]
     fn the_cheapest_ways_are_those_of_brute_force(
-        jobs in prop::collection::vec(prop::collection::vec(way(), 2..=5), 2..=4),
+        jobs in prop::collection::vec(prop::collection::vec(mode(), 2..=5), 2..=4),
         most in [1..14u32, 1..14u32, 1..14u32],
     ) {
         let bounds = most.iter().enumerate().map(|(limit, most)| Bound { most: f64::from(*most), limit }).collect();
-        let way = |(cost, hours, uses): &(f64, f64, [u32; 3])| Way {
+        let mode = |(cost, hours, uses): &(f64, f64, [u32; 3])| Mode {
             cost: *cost,
             hours: *hours,
             machine: None,
             uses: uses.iter().map(|amount| f64::from(*amount)).enumerate().collect(),
         };
-        let ways = jobs.iter().map(|ways| ways.iter().map(way).collect()).collect();
-        let assignment = Assignment { jobs: ways, bounds, ..Assignment::default() };
+        let modes = jobs.iter().map(|modes| modes.iter().map(mode).collect()).collect();
+        let assignment = Assignment { jobs: modes, bounds, ..Assignment::default() };
         let counts: Vec<usize> = jobs.iter().map(Vec::len).collect();
-        let used = |choice: &[usize], row: usize| -> u32 { jobs.iter().zip(choice).map(|(job, way)| job[*way].2[row]).sum() };
+        let used = |choice: &[usize], row: usize| -> u32 { jobs.iter().zip(choice).map(|(job, mode)| job[*mode].2[row]).sum() };
         let possible = every(counts).filter(|choice| (0..3).all(|row| used(choice, row) <= most[row]));
-        let costs = possible.map(|choice| jobs.iter().zip(&choice).map(|(job, way)| job[*way].0).sum::<f64>());
+        let costs = possible.map(|choice| jobs.iter().zip(&choice).map(|(job, mode)| job[*mode].0).sum::<f64>());
         match (assignment.best(Settings::default()), costs.min_by(f64::total_cmp)) {
             (Ok(found), Some(least)) => {
                 prop_assert_eq!(found.proof, Proof::Optimal);
-                let cost = assignment.objective(&found.ways);
+                let cost = assignment.objective(&found.modes);
                 prop_assert!((cost - least).abs() <= 1e-6 * least, "{cost} instead of {least}");
-                prop_assert!(assignment.fits(&found.ways) && found.bound <= cost * (1.0 + 1e-9));
+                prop_assert!(assignment.fits(&found.modes) && found.bound <= cost * (1.0 + 1e-9));
                 // The answer without time is worse at most, and its bound is one.
                 if let Ok(quick) = assignment.best(Settings { seconds: 0.0, ..Settings::default() }) {
-                    prop_assert!(assignment.fits(&quick.ways) && assignment.objective(&quick.ways) >= least * (1.0 - 1e-9));
+                    prop_assert!(assignment.fits(&quick.modes) && assignment.objective(&quick.modes) >= least * (1.0 - 1e-9));
                     prop_assert!(quick.bound <= least * (1.0 + 1e-9));
                 }
             }
@@ -600,12 +600,12 @@ proptest! {
             };
             book.offers().iter().map(on).collect()
         }).collect();
-        let cheapest = |ways: &Vec<Option<(f64, f64)>>| ways.iter().flatten().map(|way| way.0).fold(f64::INFINITY, f64::min);
+        let cheapest = |modes: &Vec<Option<(f64, f64)>>| modes.iter().flatten().map(|mode| mode.0).fold(f64::INFINITY, f64::min);
         let budget = budget.map(|times| times * alone.iter().map(cheapest).filter(|cost| cost.is_finite()).sum::<f64>());
         let costs = every(vec![prices.len(); jobs.len()]).filter_map(|choice| {
-            let cost: f64 = alone.iter().zip(&choice).map(|(job, way)| job[*way].map(|way| way.0)).sum::<Option<f64>>()?;
-            let near: u32 = choice.iter().filter(|way| prices[**way].2).map(|way| prices[*way].1).sum();
-            let an_hour: f64 = choice.iter().map(|way| prices[*way].0).sum();
+            let cost: f64 = alone.iter().zip(&choice).map(|(job, mode)| job[*mode].map(|mode| mode.0)).sum::<Option<f64>>()?;
+            let near: u32 = choice.iter().filter(|mode| prices[**mode].2).map(|mode| prices[*mode].1).sum();
+            let an_hour: f64 = choice.iter().map(|mode| prices[*mode].0).sum();
             (near <= gpus && cap.is_none_or(|cap| an_hour <= cap) && budget.is_none_or(|budget| cost <= budget)).then_some(cost)
         });
         let shared = Shared {

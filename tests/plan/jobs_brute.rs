@@ -17,7 +17,7 @@ use crate::jobs::{machines, quota};
 use crate::properties::config;
 
 /// Relative difference below which two numbers are equal.
-const SAME: f64 = 1e-6;
+const TOLERANCE: f64 = 1e-6;
 
 /// A job of the file.
 #[derive(Debug, Clone)]
@@ -272,7 +272,7 @@ impl<'a> Brute<'a> {
                     <= count
         };
         fits && self.shared.quotas.iter().all(keeps)
-            && self.shared.max_price.is_none_or(|most| dollars <= most.get() * (1.0 + SAME))
+            && self.shared.max_price.is_none_or(|most| dollars <= most.get() * (1.0 + TOLERANCE))
     }
 
     /// First start of a job: when it may, or at the end of another or of a quota.
@@ -391,7 +391,7 @@ fn turns_keep_limits(plan: &JobsPlan) -> Result<(), TestCaseError> {
             };
             let used: f64 = running().map(|job| job.part.price().get()).sum();
             let most = plan.shared.max_price.filter(|_| plan.aim == Aim::Cost).map_or(f64::INFINITY, UsdPerHour::get);
-            prop_assert!(used <= most * (1.0 + SAME), "${used} an hour instead of {most}: {runs:?}");
+            prop_assert!(used <= most * (1.0 + TOLERANCE), "${used} an hour instead of {most}: {runs:?}");
             for quota in plan.shared.quotas.iter().filter(|quota| quota.is_lasting()) {
                 let here = running().filter(|job| job.part.offer.provider == quota.provider);
                 let used: u32 = here.map(|job| job.part.all_gpus()).sum();
@@ -438,9 +438,9 @@ fn compare(file: &File) -> Result<(), TestCaseError> {
         return Ok(());
     }
     let (value, bound) = (objective(file, &found), found.bound.unwrap());
-    prop_assert!(bound <= value * (1.0 + SAME) + SAME, "{bound} is above {value}");
+    prop_assert!(bound <= value * (1.0 + TOLERANCE) + TOLERANCE, "{bound} is above {value}");
     prop_assert_eq!(found.status, PlanStatus::Optimal, "{} instead of at least {}", value, bound);
-    brute.best = value * (1.0 - SAME) - SAME;
+    brute.best = value * (1.0 - TOLERANCE) - TOLERANCE;
     let before = brute.best;
     brute.search();
     prop_assert!(brute.best >= before, "{value} instead of {}", brute.best);

@@ -2,7 +2,7 @@
 
 use habitat_tui::plan::check::{check, check_sources};
 use habitat_tui::plan::problem::{Choice, Limit, Problem};
-use habitat_tui::plan::search::{Found, best, solve_in_sequence};
+use habitat_tui::plan::search::{Solution, best, solve_in_sequence};
 use habitat_tui::plan::{Data, Goal, Objective, Plan, PlanStatus, Prepared, Work, plan};
 use habitat_tui::pricing::{Billing, Offer, PriceBook, Snapshot, Terms, Tier};
 use habitat_tui::profile::Mode;
@@ -221,7 +221,7 @@ fn a_contract_breaks_even_where_it_should() {
         blocks: None,
     };
     let contract = Choice { usd: 0.0, usd_once: 720.0 * 1.5, most_hours: 720.0, ..cloud };
-    let cheapest = |work: f64, max_parts: u32| -> Found {
+    let cheapest = |work: f64, max_parts: u32| -> Solution {
         let problem = Problem { work, choices: vec![cloud, contract], max_parts, most_kg: None };
         best(&problem, Objective::Cost, &Limit::default()).unwrap()
     };

@@ -5,7 +5,7 @@ use habitat_tui::catalog::{Catalog, Vendor};
 use habitat_tui::plan::{Accept, Goal, Objective, Part, Work, plan};
 use habitat_tui::predict::batches::add_shares;
 use habitat_tui::predict::{Options, Precision, Predictions, predict};
-use habitat_tui::pricing::{Doubt, Market, PriceBook, Tier};
+use habitat_tui::pricing::{Market, PriceBook, PriceIssue, Tier};
 use habitat_tui::profile::Sample;
 use habitat_tui::report::beside::{status_words, verdict};
 use habitat_tui::store::bundled;
@@ -115,7 +115,7 @@ fn forty_requests_that_name_providers_lead_with_a_host_only_where_nothing_else_i
                 let of = format!("{network}, {words}, of {providers:?}");
                 let is_host = |part: &Part| part.offer.trust.market == Market::PeerToPeer;
                 for part in &chosen.parts {
-                    let doubts = part.offer.trust.doubts.iter().filter(|doubt| **doubt != Doubt::PeerToPeer);
+                    let doubts = part.offer.trust.doubts.iter().filter(|doubt| **doubt != PriceIssue::PeerToPeer);
                     assert_eq!(doubts.count(), 0, "{of}: {part:?}");
                 }
                 let Some(said) = verdict(&chosen) else { continue };

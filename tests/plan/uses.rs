@@ -2,7 +2,7 @@
 
 use habitat_tui::plan::check::{CheckError, check, check_sources};
 use habitat_tui::plan::{Assumptions, Data, Goal, Plan, PlanNote, PlanStatus, Total, Use, plan};
-use habitat_tui::pricing::{Billing, Held, Offer, PriceBook, Terms, Tier};
+use habitat_tui::pricing::{Billing, Offer, Ownership, PriceBook, Terms, Tier};
 use habitat_tui::report::{plans, summary};
 use habitat_tui::units::{Range, Usd, UsdPerHour};
 
@@ -120,7 +120,7 @@ fn data_of(provider: Option<&str>) -> Data {
 
 #[test]
 fn copying_takes_hours_and_dollars_whatever_the_tier() {
-    let held = Held::Contract { paid: UsdPerHour::new(9.0).unwrap() };
+    let held = Ownership::Contract { paid: UsdPerHour::new(9.0).unwrap() };
     let contract = Offer { term_hours: Some(100), ..offer("a", 2.0, Tier::Reserved) };
     let paid = Offer { held: Some(held), ..offer("a", 0.0, Tier::Reserved) };
     for (of, price) in [

@@ -8,7 +8,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::pricing::Doubt;
+use crate::pricing::PriceIssue;
 use habitat_prediction::Vendor;
 
 /// A risk to accept before an offer is used.
@@ -92,7 +92,7 @@ pub enum Risk {
     /// [`Accept::Marketplace`].
     Marketplace,
     /// [`Accept::Doubted`], with the doubts.
-    Doubted(Vec<Doubt>),
+    Doubted(Vec<PriceIssue>),
     /// [`Accept::Platform`], with the platform.
     Platform(Platform),
     /// [`Accept::Batch`], with the samples of the global batch; `None` if unknown.

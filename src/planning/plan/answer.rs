@@ -7,9 +7,9 @@ use super::beside::LONG;
 use super::check::{check, check_sources};
 use super::explain;
 use super::prepared::Prepared;
-use super::problem::{Aim, Limit, SAME, over};
+use super::problem::{Aim, Limit, RELATIVE_TOLERANCE, over};
 use super::relax;
-use super::search::{Found, aims, best_single};
+use super::search::{Solution, aims, best_single};
 use super::solve::Proof;
 use super::switch::Switched;
 use super::{
@@ -106,7 +106,7 @@ impl Prepared {
     pub fn marginal_hour(&self, plan: &Plan) -> Option<Usd> {
         let (deadline, total) = (plan.goal.deadline?, plan.total?);
         let later = Self::limit(Some(deadline + Hours::known(1.0)), plan.goal.budget);
-        let (_, found) = self.found(Objective::Cost, &later)?;
+        let (_, found) = self.solution(Objective::Cost, &later)?;
         let cost: Usd = self.counted(&found).map(|(c, useful, first)| c.ranges(useful, first).1.mid).sum();
         let switched = self.switched(Objective::Cost, &later).filter(|_| self.goal.max_parts > 1);
         let cost = switched.map_or(cost, |switched| Usd::known(switched.cost.min(cost.get())));
@@ -119,7 +119,7 @@ impl Prepared {
     /// [`PlanError::Check`] if it contradicts its own recomputation.
     pub(super) fn alone(&self, configuration: usize) -> Result<Plan, PlanError> {
         let hours = vec![(configuration, self.work.get() / self.configurations[configuration].rate())];
-        let found = Found { hours, proof: Proof::Optimal, gap: None, solver: "filter and sort", notes: Vec::new() };
+        let found = Solution { hours, proof: Proof::Optimal, gap: None, solver: "filter and sort", notes: Vec::new() };
         let mut plan = self.build(self.goal.clone(), &found, &found.hours);
         check(&plan)?;
         plan.warnings = self.warnings([configuration].into_iter());
@@ -129,10 +129,10 @@ impl Prepared {
 
     /// Finds and checks the best plan. If a plan of several parts fails the check, falls back to the best single offer.
     pub(super) fn checked(&self, goal: Goal, limit: &Limit) -> Result<Option<(Plan, Vec<usize>)>, PlanError> {
-        let found = self.found(goal.objective, limit);
-        let cost = |found: &Found| self.problem().value(Aim::Cost, &found.hours);
+        let found = self.solution(goal.objective, limit);
+        let cost = |found: &Solution| self.problem().value(Aim::Cost, &found.hours);
         if let Some(switched) = self.switched(goal.objective, limit).filter(|_| goal.max_parts > 1)
-            && found.as_ref().is_none_or(|(found, _)| switched.cost < cost(found) * (1.0 - SAME))
+            && found.as_ref().is_none_or(|(found, _)| switched.cost < cost(found) * (1.0 - RELATIVE_TOLERANCE))
         {
             let plan = self.build_switched(goal, &switched);
             check(&plan)?;
@@ -152,7 +152,7 @@ impl Prepared {
         Ok(Some((plan, hours.iter().map(|(c, _)| *c).collect())))
     }
 
-    fn build(&self, goal: Goal, found: &Found, hours: &[(usize, f64)]) -> Plan {
+    fn build(&self, goal: Goal, found: &Solution, hours: &[(usize, f64)]) -> Plan {
         let parts: Vec<Part> = self.counted(hours).map(|(c, useful, first)| c.part(useful, first)).collect();
         let mut plan = self.empty(goal);
         plan.status = match found.proof {

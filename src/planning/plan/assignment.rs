@@ -2,11 +2,11 @@
 //!
 //! | row | formula |
 //! | --- | --- |
-//! | one way | Σ y = 1 over the ways of a job |
+//! | one mode | Σ y = 1 over the modes of a job |
 //! | shared limit | Σ u·y ≤ B: dollars, dollars per hour, GPUs at once, or hours until a deadline |
-//! | load | Σ p·y ≤ T over the ways on a machine |
+//! | load | Σ p·y ≤ T over the modes on a machine |
 //!
-//! with y ∈ {0, 1} for each way. If machines are rented, the program minimises the cost Σ c·y; with given machines, it
+//! with y ∈ {0, 1} for each mode. If machines are rented, the program minimises the cost Σ c·y; with given machines, it
 //! minimises the makespan T, the load of the busiest machine (unrelated parallel machines, R‖Cmax; Lenstra, Shmoys and
 //! Tardos 1990; for jobs on a cluster of GPUs Li et al., MICRO 2023). Jobs on one machine run in order of their
 //! deadlines. All of them are in time if and only if, for each deadline d, the jobs due by d take at most d hours
@@ -15,19 +15,19 @@
 //! Machines of a kind are interchangeable, so the k-th longest job may only use the first k machines of a kind.
 
 use super::PlanNote;
-use super::problem::{Program, Relation, SAME, Variable};
+use super::problem::{Program, RELATIVE_TOLERANCE, Relation, Variable};
 use super::solve::{Proof, Settings, SolveError, solve};
 
 /// Factor on a known makespan, to allow for the solver's rounding.
 const SLACK: f64 = 1.0 + 1e-6;
-/// Maximum number of ways of all jobs for the integer program.
-const MOST_WAYS: usize = 3000;
+/// Maximum number of modes of all jobs for the integer program.
+const MAX_MODES: usize = 3000;
 /// Terms of deadlines up to which it is solved.
 const MOST_TERMS: usize = 30_000;
 
-/// One way to run a job: a configuration, or a machine.
+/// One mode to run a job: a configuration, or a machine.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Way {
+pub struct Mode {
     /// Cost in dollars.
     pub cost: f64,
     /// Hours that count for the deadline.
@@ -41,17 +41,17 @@ pub struct Way {
 /// An upper bound shared by the jobs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bound {
-    /// Maximum for all chosen ways together.
+    /// Maximum for all chosen modes together.
     pub most: f64,
     /// Limit that the bound belongs to; bounds of one limit are relaxed together.
     pub limit: usize,
 }
 
-/// Jobs with their possible ways, and the shared bounds.
+/// Jobs with their possible modes, and the shared bounds.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Assignment {
-    /// Possible ways of each job.
-    pub jobs: Vec<Vec<Way>>,
+    /// Possible modes of each job.
+    pub jobs: Vec<Vec<Mode>>,
     /// Shared bounds.
     pub bounds: Vec<Bound>,
     /// Kind of each machine. If empty, machines are rented and the cost is minimised; otherwise the makespan.
@@ -60,11 +60,11 @@ pub struct Assignment {
     pub due: Vec<f64>,
 }
 
-/// A chosen way for each job, and its quality.
+/// A chosen mode for each job, and its quality.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Assigned {
-    /// Chosen way of each job.
-    pub ways: Vec<usize>,
+    /// Chosen mode of each job.
+    pub modes: Vec<usize>,
     /// Quality of the solution.
     pub proof: Proof,
     /// Lower bound on any assignment: dollars, or hours of the makespan.
@@ -76,7 +76,7 @@ pub struct Assigned {
 }
 
 impl Assignment {
-    /// Finds the best way for each job.
+    /// Finds the best mode for each job.
     ///
     /// # Errors
     /// [`SolveError`], which distinguishes infeasibility from lack of time. If the solver fails or the program is too
@@ -84,39 +84,39 @@ impl Assignment {
     pub fn best(&self, settings: Settings) -> Result<Assigned, SolveError> {
         let quick = self.quick(settings);
         let floor = self.floor();
-        let at = |ways: &Vec<usize>| self.objective(ways);
-        if let Some(ways) = quick.as_ref().filter(|ways| at(ways) <= floor * (1.0 + SAME)) {
-            let (ways, solver) = (ways.clone(), "filter and sort");
-            return Ok(Assigned { ways, proof: Proof::Optimal, bound: floor, solver, notes: Vec::new() });
+        let at = |modes: &Vec<usize>| self.objective(modes);
+        if let Some(modes) = quick.as_ref().filter(|modes| at(modes) <= floor * (1.0 + RELATIVE_TOLERANCE)) {
+            let (modes, solver) = (modes.clone(), "filter and sort");
+            return Ok(Assigned { modes, proof: Proof::Optimal, bound: floor, solver, notes: Vec::new() });
         }
         if !self.has_program() {
-            let ways = quick.ok_or(SolveError::OutOfTime)?;
-            let bound = self.relaxed_bound(&ways).max(floor);
-            let proof = if at(&ways) <= bound * (1.0 + SAME) { Proof::Optimal } else { Proof::Gap };
-            return Ok(Assigned { ways, proof, bound, solver: "local search", notes: Vec::new() });
+            let modes = quick.ok_or(SolveError::OutOfTime)?;
+            let bound = self.relaxed_bound(&modes).max(floor);
+            let proof = if at(&modes) <= bound * (1.0 + RELATIVE_TOLERANCE) { Proof::Optimal } else { Proof::Gap };
+            return Ok(Assigned { modes, proof, bound, solver: "local search", notes: Vec::new() });
         }
         let program = self.program(quick.as_ref().map(at));
-        let bound = |ways: &Vec<usize>| {
+        let bound = |modes: &Vec<usize>| {
             if !self.machines.is_empty() {
-                return self.relaxed_bound(ways).max(floor);
+                return self.relaxed_bound(modes).max(floor);
             }
             solve(&program.clone().relaxed(), settings).map_or(floor, |answer| answer.objective.max(floor))
         };
         let answer = solve(&program, settings).and_then(|answer| {
-            let ways = self
-                .ways(&answer.values)
+            let modes = self
+                .modes(&answer.values)
                 .ok_or_else(|| SolveError::Failed(format!("the answer of {} violates the limits", answer.solver)))?;
-            Ok((ways, answer))
+            Ok((modes, answer))
         });
         match (answer, quick) {
-            (Ok((ways, answer)), quick) => {
-                let objective = self.objective(&ways);
+            (Ok((modes, answer)), quick) => {
+                let objective = self.objective(&modes);
                 if let Some(quick) = quick.filter(|quick| at(quick) < objective * (1.0 - 1e-6)) {
                     let bound = bound(&quick);
                     return Ok(fall_back(quick, bound, PlanNote::NothingBetter { solver: answer.solver }));
                 }
-                let bound = if answer.proof == Proof::Optimal { objective } else { bound(&ways).min(objective) };
-                Ok(Assigned { ways, proof: answer.proof, bound, solver: answer.solver, notes: Vec::new() })
+                let bound = if answer.proof == Proof::Optimal { objective } else { bound(&modes).min(objective) };
+                Ok(Assigned { modes, proof: answer.proof, bound, solver: answer.solver, notes: Vec::new() })
             }
             (Err(error), Some(quick)) => {
                 let why = match error {
@@ -132,14 +132,14 @@ impl Assignment {
 
     /// Whether the integer program is small enough to solve.
     pub(super) fn has_program(&self) -> bool {
-        let ways = self.jobs.iter().map(Vec::len).sum::<usize>();
-        // Each deadline is a row on each machine, with terms for most ways.
+        let modes = self.jobs.iter().map(Vec::len).sum::<usize>();
+        // Each deadline is a row on each machine, with terms for most modes.
         let deadlines =
             if self.machines.is_empty() { 0 } else { self.due.iter().filter(|due| due.is_finite()).count() };
-        ways <= MOST_WAYS && ways * deadlines <= MOST_TERMS
+        modes <= MAX_MODES && modes * deadlines <= MOST_TERMS
     }
 
-    /// Shared bounds with their terms. Variable `i` selects way `i`, counted over all jobs. On machines, one bound per
+    /// Shared bounds with their terms. Variable `i` selects mode `i`, counted over all jobs. On machines, one bound per
     /// machine for each deadline.
     fn rows(&self) -> Vec<(Bound, Vec<(usize, f64)>)> {
         let mut rows: Vec<(Bound, Vec<(usize, f64)>)> = self.bounds.iter().map(|bound| (*bound, Vec::new())).collect();
@@ -151,15 +151,15 @@ impl Assignment {
             rows.extend((0..machines).map(|_| (Bound { most: *most, limit }, Vec::new())));
         }
         let mut variable = 0;
-        for (job, ways) in self.jobs.iter().enumerate() {
+        for (job, modes) in self.jobs.iter().enumerate() {
             let first = self.due.get(job).map_or(0, |due| deadlines.partition_point(|other| other < due));
-            for way in ways {
-                for (row, amount) in &way.uses {
+            for mode in modes {
+                for (row, amount) in &mode.uses {
                     rows[*row].1.push((variable, *amount));
                 }
-                if let Some(machine) = way.machine {
+                if let Some(machine) = mode.machine {
                     for number in first..deadlines.len() {
-                        rows[number * machines + machine].1.push((variable, way.hours));
+                        rows[number * machines + machine].1.push((variable, mode.hours));
                     }
                 }
                 variable += 1;
@@ -197,35 +197,35 @@ impl Assignment {
     }
 
     /// Cost in dollars, or the makespan in hours.
-    pub fn objective(&self, ways: &[usize]) -> f64 {
-        let chosen = self.jobs.iter().zip(ways).map(|(of_job, way)| &of_job[*way]);
+    pub fn objective(&self, modes: &[usize]) -> f64 {
+        let chosen = self.jobs.iter().zip(modes).map(|(of_job, mode)| &of_job[*mode]);
         if self.machines.is_empty() {
-            return chosen.map(|way| way.cost).sum();
+            return chosen.map(|mode| mode.cost).sum();
         }
         let mut loads = vec![0.0; self.machines.len()];
-        for way in chosen {
-            if let Some(machine) = way.machine {
-                loads[machine] += way.hours;
+        for mode in chosen {
+            if let Some(machine) = mode.machine {
+                loads[machine] += mode.hours;
             }
         }
         loads.into_iter().fold(0.0, f64::max)
     }
 
     /// Whether all bounds are kept.
-    pub fn fits(&self, ways: &[usize]) -> bool {
+    pub fn fits(&self, modes: &[usize]) -> bool {
         let mut first = 0;
         let mut is_taken = vec![false; self.jobs.iter().map(Vec::len).sum()];
-        for (of_job, way) in self.jobs.iter().zip(ways) {
-            is_taken[first + way] = true;
+        for (of_job, mode) in self.jobs.iter().zip(modes) {
+            is_taken[first + mode] = true;
             first += of_job.len();
         }
         let used = |terms: &Vec<(usize, f64)>| -> f64 {
             terms.iter().filter(|(variable, _)| is_taken[*variable]).map(|(_, amount)| amount).sum()
         };
-        self.rows().iter().all(|(bound, terms)| used(terms) <= bound.most * (1.0 + SAME))
+        self.rows().iter().all(|(bound, terms)| used(terms) <= bound.most * (1.0 + RELATIVE_TOLERANCE))
     }
 
-    /// The program. Variable `i` selects way `i`, counted over all jobs; with machines, the makespan is the last
+    /// The program. Variable `i` selects mode `i`, counted over all jobs; with machines, the makespan is the last
     /// variable. `at_most`: a known makespan.
     pub(crate) fn program(&self, at_most: Option<f64>) -> Program {
         let mut program = Program::default();
@@ -234,16 +234,16 @@ impl Assignment {
         let copy = self.copies();
         let slow = at_most.filter(|_| !self.machines.is_empty()).unwrap_or(f64::INFINITY) * SLACK;
         let mut costs = Vec::new();
-        for (job, ways) in self.jobs.iter().enumerate() {
+        for (job, modes) in self.jobs.iter().enumerate() {
             let mut one = Vec::new();
-            for way in ways {
+            for mode in modes {
                 let i = program.variables.len();
-                let is_needed = way.hours <= slow && way.machine.is_none_or(|machine| copy[machine] <= rank[job]);
+                let is_needed = mode.hours <= slow && mode.machine.is_none_or(|machine| copy[machine] <= rank[job]);
                 program.variables.push(Variable { upper: f64::from(is_needed), integer: true });
                 one.push((i, 1.0));
-                costs.push((i, way.cost));
-                if let Some(machine) = way.machine {
-                    loads[machine].push((i, way.hours));
+                costs.push((i, mode.cost));
+                if let Some(machine) = mode.machine {
+                    loads[machine].push((i, mode.hours));
                 }
             }
             program.row(one, Relation::Equal, 1.0);
@@ -254,11 +254,11 @@ impl Assignment {
         program.objective = costs;
         if !self.machines.is_empty() {
             let makespan = program.variables.len();
-            let longest = |ways: &Vec<Way>| ways.iter().map(|way| way.hours).fold(0.0, f64::max);
+            let longest = |modes: &Vec<Mode>| modes.iter().map(|mode| mode.hours).fold(0.0, f64::max);
             let upper = at_most.unwrap_or_else(|| self.jobs.iter().map(longest).sum());
             program.variables.push(Variable { upper: upper * SLACK, integer: false });
             for mut terms in loads {
-                // A machine has at most one (two) ways longer than a half (a third) of the makespan.
+                // A machine has at most one (two) modes longer than a half (a third) of the makespan.
                 for parts in [1.0, 2.0] {
                     let is_long = |(i, hours): &(usize, f64)| {
                         let longer = *hours > slow / (parts + 1.0) && program.variables[*i].upper > 0.0;
@@ -278,11 +278,16 @@ impl Assignment {
         program
     }
 
-    /// Lower bound on any assignment from each job alone: its cheapest or fastest way.
+    /// Lower bound on any assignment from each job alone: its cheapest or fastest mode.
     pub(super) fn floor(&self) -> f64 {
-        let least =
-            |of: fn(&Way) -> f64| self.jobs.iter().map(move |ways| ways.iter().map(of).fold(f64::INFINITY, f64::min));
-        if self.machines.is_empty() { least(|way| way.cost).sum() } else { least(|way| way.hours).fold(0.0, f64::max) }
+        let least = |of: fn(&Mode) -> f64| {
+            self.jobs.iter().map(move |modes| modes.iter().map(of).fold(f64::INFINITY, f64::min))
+        };
+        if self.machines.is_empty() {
+            least(|mode| mode.cost).sum()
+        } else {
+            least(|mode| mode.hours).fold(0.0, f64::max)
+        }
     }
 
     /// Rank of each job by length, longest first.
@@ -295,7 +300,7 @@ impl Assignment {
     }
 
     pub(super) fn longest_first(&self) -> Vec<usize> {
-        let least = |job: &usize| self.jobs[*job].iter().map(|way| way.hours).fold(f64::INFINITY, f64::min);
+        let least = |job: &usize| self.jobs[*job].iter().map(|mode| mode.hours).fold(f64::INFINITY, f64::min);
         let mut order: Vec<usize> = (0..self.jobs.len()).collect();
         order.sort_by(|a, b| least(b).total_cmp(&least(a)));
         order
@@ -308,50 +313,50 @@ impl Assignment {
     }
 
     /// Ways selected by the solver's values; `None` if they are not an assignment within the bounds.
-    fn ways(&self, values: &[f64]) -> Option<Vec<usize>> {
+    fn modes(&self, values: &[f64]) -> Option<Vec<usize>> {
         let mut first = 0;
-        let mut ways = Vec::with_capacity(self.jobs.len());
+        let mut modes = Vec::with_capacity(self.jobs.len());
         for of_job in &self.jobs {
-            let taken: Vec<usize> = (0..of_job.len()).filter(|way| values[first + way] > 0.5).collect();
-            let [way] = taken[..] else { return None };
-            ways.push(way);
+            let taken: Vec<usize> = (0..of_job.len()).filter(|mode| values[first + mode] > 0.5).collect();
+            let [mode] = taken[..] else { return None };
+            modes.push(mode);
             first += of_job.len();
         }
-        self.fits(&ways).then_some(ways)
+        self.fits(&modes).then_some(modes)
     }
 
     /// Assignment without the solver: by search on machines; for rented jobs, the job first that loses most without its
-    /// cheapest way.
+    /// cheapest mode.
     fn quick(&self, settings: Settings) -> Option<Vec<usize>> {
         if !self.machines.is_empty() {
             return self.searched(settings.seconds);
         }
         let mut order: Vec<usize> = (0..self.jobs.len()).collect();
         order.sort_by(|a, b| self.regret(*b).total_cmp(&self.regret(*a)));
-        let mut ways = vec![0; self.jobs.len()];
-        let mut left: Vec<f64> = self.bounds.iter().map(|bound| bound.most * (1.0 + SAME)).collect();
+        let mut modes = vec![0; self.jobs.len()];
+        let mut left: Vec<f64> = self.bounds.iter().map(|bound| bound.most * (1.0 + RELATIVE_TOLERANCE)).collect();
         for job in order {
             let of_job = &self.jobs[job];
-            let fits = |way: &Way| way.uses.iter().all(|(row, amount)| *amount <= left[*row]);
+            let fits = |mode: &Mode| mode.uses.iter().all(|(row, amount)| *amount <= left[*row]);
             let best = (0..of_job.len())
-                .filter(|way| fits(&of_job[*way]))
+                .filter(|mode| fits(&of_job[*mode]))
                 .min_by(|a, b| of_job[*a].cost.total_cmp(&of_job[*b].cost))?;
-            ways[job] = best;
+            modes[job] = best;
             for (row, amount) in &of_job[best].uses {
                 left[*row] -= amount;
             }
         }
-        Some(ways)
+        Some(modes)
     }
 
-    /// Loss of a job if it has to use its second best way.
+    /// Loss of a job if it has to use its second best mode.
     fn regret(&self, job: usize) -> f64 {
-        let mut all: Vec<f64> = self.jobs[job].iter().map(|way| way.cost).collect();
+        let mut all: Vec<f64> = self.jobs[job].iter().map(|mode| mode.cost).collect();
         all.sort_by(f64::total_cmp);
         all.get(1).map_or(f64::INFINITY, |second| second - all[0])
     }
 }
 
-fn fall_back(ways: Vec<usize>, bound: f64, why: PlanNote) -> Assigned {
-    Assigned { ways, proof: Proof::Time, bound, solver: "greedy", notes: vec![why] }
+fn fall_back(modes: Vec<usize>, bound: f64, why: PlanNote) -> Assigned {
+    Assigned { modes, proof: Proof::Time, bound, solver: "greedy", notes: vec![why] }
 }

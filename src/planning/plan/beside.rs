@@ -2,7 +2,7 @@
 
 use super::configuration::{Configuration, Sources};
 use super::prepared::Prepared;
-use super::problem::{Aim, Limit, SAME, over};
+use super::problem::{Aim, Limit, RELATIVE_TOLERANCE, over};
 use super::search::{aims, best_single};
 use super::{Accept, Goal, Limits, Machines, Objective, Part, Plan, PlanNote, Reason, Risk, Setback};
 use crate::pricing::Tier;
@@ -159,7 +159,7 @@ impl Prepared {
     pub(super) fn tier_note(&self, plan: &Plan, (other, value): (Instead, f64)) -> Option<PlanNote> {
         let (cost_usd, hours, objective) = (other.cost, other.hours.mid, self.goal.objective);
         let note = PlanNote::OtherTier { with: other.with?, cost_usd, hours, objective };
-        (value <= self.planned(plan) * (1.0 + SAME)).then_some(note)
+        (value <= self.planned(plan) * (1.0 + RELATIVE_TOLERANCE)).then_some(note)
     }
 
     /// Best of a subset of the offers beside the plan, with the value of its first aim.

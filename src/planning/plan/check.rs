@@ -9,7 +9,7 @@ mod part;
 
 use super::layouts;
 use super::{Accept, Confidence, Data, Part, Plan, PlanStatus, Quota, Use};
-use crate::pricing::{Billing, Doubt, Held, Market, Offer, PriceBook, Tier, region};
+use crate::pricing::{Billing, Market, Offer, Ownership, PriceBook, PriceIssue, Tier, region};
 use habitat_base::units::Bytes;
 use habitat_prediction::memory::Share;
 use habitat_prediction::scale::{Layout, Network, optimizer_step};
@@ -161,12 +161,12 @@ pub fn check_sources(plan: &Plan, predictions: &Predictions, prices: &PriceBook)
             .find(|prediction| prediction.gpu.slug == part.gpu)
             .ok_or_else(|| wrong("no prediction for its GPU"))?;
         let kw = match offer.held {
-            Some(Held::Owned { kw, .. }) => Some(kw),
+            Some(Ownership::Owned { kw, .. }) => Some(kw),
             // The rest of a machine draws half the power of its GPUs, as in `energy`.
             _ => prediction.gpu.power.map(|power| power.get() / 1000.0 * f64::from(offer.gpu_count) * 1.5),
         };
         let pue = match offer.held {
-            Some(Held::Owned { pue, .. }) => pue,
+            Some(Ownership::Owned { pue, .. }) => pue,
             _ => prices.terms_of(&offer.provider).pue.unwrap_or(1.56),
         };
         let emits = |kg: Option<f64>| kg.unwrap_or(-1.0);
@@ -321,8 +321,8 @@ fn within_limits(part: &Part, plan: &Plan) -> Result<(), CheckError> {
     let is_named = limits.offers.iter().any(|id| id == part.offer.id.as_str());
     let lacks = |accept: Accept| !is_named && !limits.accept.contains(&accept);
     let of_host = part.offer.trust.market == Market::PeerToPeer;
-    let is_moved = |doubt: &Doubt| part.offer.tier == Tier::Spot && matches!(doubt, Doubt::Old { .. });
-    let is_known = |doubt: &Doubt| is_moved(doubt) || *doubt == Doubt::PeerToPeer;
+    let is_moved = |doubt: &PriceIssue| part.offer.tier == Tier::Spot && matches!(doubt, PriceIssue::Old { .. });
+    let is_known = |doubt: &PriceIssue| is_moved(doubt) || *doubt == PriceIssue::PeerToPeer;
     let in_doubt = !part.offer.trust.counted().all(is_known);
     let broken = [
         (part.offer.tier == Tier::Spot && lacks(Accept::Spot), "spot is not accepted"),

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::Reason;
 use super::goal::{Goal, Objective};
-use crate::pricing::{Held, Intensity, Offer, PriceBook};
+use crate::pricing::{Intensity, Offer, Ownership, PriceBook};
 use habitat_base::units::{Hours, KilogramsCo2e, KilowattHours, Range, Watts};
 use habitat_prediction::GpuFacts;
 
@@ -59,7 +59,7 @@ impl Draw {
     /// Power of a number of machines of an offer; `None` if the power of its GPU is unknown.
     pub(super) fn new(offer: &Offer, machines: u32, gpu: &GpuFacts, site: Site) -> Option<Self> {
         let Site { pue, intensity } = site;
-        if let Some(Held::Owned { kw, pue, .. }) = offer.held {
+        if let Some(Ownership::Owned { kw, pue, .. }) = offer.held {
             return Some(Self { machines: Watts::known(kw * 1e3 * f64::from(machines)), pue, intensity });
         }
         let gpus = gpu.power? * f64::from(offer.gpu_count) * f64::from(machines);

@@ -5,7 +5,7 @@
 
 use super::configuration::Excluded;
 use super::prepared::Prepared;
-use super::problem::{Aim, Limit, SAME};
+use super::problem::{Aim, Limit, RELATIVE_TOLERANCE};
 use super::search::{most_work, solve_one};
 use super::{Amount, Confidence, Machines, NoPlan, Objective, RejectionKind};
 use habitat_base::units::{Hours, Samples, Usd};
@@ -45,7 +45,7 @@ pub(super) fn machines(prepared: &Prepared, used: impl IntoIterator<Item = usize
 
 /// The best plan for an objective: machines, hours at the goal's confidence, and dollars.
 fn best_plan(prepared: &Prepared, objective: Objective, limit: &Limit) -> Option<(Vec<Machines>, f64, f64)> {
-    let (found, parts) = prepared.found(objective, limit)?;
+    let (found, parts) = prepared.solution(objective, limit)?;
     let value = |aim: Aim| prepared.problem().value(aim, &found.hours);
     Some((machines(prepared, parts.iter().map(|(c, _)| *c)), value(Aim::Finish), value(Aim::Cost)))
 }
@@ -107,7 +107,7 @@ fn both_relaxed(prepared: &Prepared, limit: &Limit) -> Option<NoPlan> {
 fn less_work(prepared: &Prepared, limit: &Limit) -> Option<NoPlan> {
     let work = prepared.work.get();
     let most = most_work(prepared.problem(), limit).ok()?;
-    if most <= SAME * work {
+    if most <= RELATIVE_TOLERANCE * work {
         let (has_deadline, has_budget) = (limit.deadline.is_some(), limit.budget.is_some());
         return Some(NoPlan::SetupTooLong { has_deadline, has_budget });
     }

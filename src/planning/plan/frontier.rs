@@ -7,7 +7,7 @@
 use serde::Serialize;
 
 use super::prepared::Prepared;
-use super::problem::{Aim, Limit, SAME};
+use super::problem::{Aim, Limit, RELATIVE_TOLERANCE};
 use super::search::{best, solve_one};
 use super::switch::Switched;
 use super::{Objective, Total};
@@ -74,7 +74,7 @@ impl Prepared {
         candidates.sort_by(|a, b| a.finish.total_cmp(&b.finish).then(a.cost.total_cmp(&b.cost)));
         let mut lowest = f64::INFINITY;
         candidates.retain(|candidate| {
-            let better = candidate.cost < lowest * (1.0 - SAME);
+            let better = candidate.cost < lowest * (1.0 - RELATIVE_TOLERANCE);
             lowest = lowest.min(candidate.cost);
             better
         });

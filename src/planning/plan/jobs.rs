@@ -182,7 +182,7 @@ pub struct PlannedJob {
 /// Solution and its quality.
 #[derive(Debug)]
 struct Answer {
-    /// Way of each job and its start in hours; jobs on existing machines follow one another instead.
+    /// Mode of each job and its start in hours; jobs on existing machines follow one another instead.
     jobs: Vec<Place>,
     /// Dollars, or hours of the makespan.
     objective: f64,
@@ -241,12 +241,12 @@ pub fn plan_jobs(jobs: &[Job], supply: Supply<'_>, shared: &Shared, settings: Se
             known.insert(0, (&job.predictions, apart, of_job.usable()));
         }
         model.add(job, shared, &mut of_job);
-        if model.tasks.jobs.last().is_some_and(|task| task.ways.is_empty()) {
+        if model.tasks.jobs.last().is_some_and(|task| task.modes.is_empty()) {
             plan.reasons.extend(reasons::alone(job, &of_job, aim == Aim::Cost, prices));
         }
         prepared.push(of_job);
     }
-    (plan.solver.offers, plan.solver.configurations) = (model.offers(), model.tasks.ways());
+    (plan.solver.offers, plan.solver.configurations) = (model.offers(), model.tasks.modes());
     model.tasks.link(jobs.iter().map(|job| job.after.clone()));
     if plan.reasons.is_empty() {
         plan.reasons = reasons::too_late(jobs, &model.tasks);
@@ -382,8 +382,8 @@ fn fill(
     let mut warnings = Vec::new();
     let turns = model.turns(&answer.jobs);
     for ((number, turn), (job, place)) in turns.into_iter().enumerate().zip(jobs.iter().zip(&answer.jobs)) {
-        let configuration = model.configurations[number][place.way];
-        let machine = model.assignment.jobs.get(number).and_then(|ways| ways[place.way].machine);
+        let configuration = model.configurations[number][place.mode];
+        let machine = model.assignment.jobs.get(number).and_then(|modes| modes[place.mode].machine);
         let alone: Plan = prepared[number].alone(configuration).map_err(|error| error.of_job(&job.name))?;
         super::check::check_sources(&alone, &job.predictions, prices)
             .map_err(|error| PlanError::from(error).of_job(&job.name))?;

@@ -3,7 +3,7 @@
 use super::batch::Refusal;
 use super::goal::{Limits, Quota};
 use super::{Accept, Platform, Reason, Risk};
-use crate::pricing::{Doubt, Market, Offer, Tier};
+use crate::pricing::{Market, Offer, PriceIssue, Tier};
 use habitat_base::units::GpuSlug;
 use habitat_prediction::{GpuFacts, Predictions, Vendor};
 
@@ -128,8 +128,8 @@ pub(super) fn needs(offer: &Offer, gpu: &GpuFacts, recorded: Platform, limits: &
     }
     let is_spot = offer.tier == Tier::Spot;
     // To accept spot is to accept that old spot prices may have changed. A marketplace host is a kind of its own.
-    let is_moved = |doubt: &Doubt| is_spot && matches!(doubt, Doubt::Old { .. });
-    let is_doubt = |doubt: &Doubt| !(is_moved(doubt) || *doubt == Doubt::PeerToPeer);
+    let is_moved = |doubt: &PriceIssue| is_spot && matches!(doubt, PriceIssue::Old { .. });
+    let is_doubt = |doubt: &PriceIssue| !(is_moved(doubt) || *doubt == PriceIssue::PeerToPeer);
     let port = Platform::of(gpu, &offer.instance_type) != recorded;
     [
         is_spot.then_some(Accept::Spot),
@@ -149,7 +149,7 @@ pub(super) fn risks(offer: &Offer, gpu: &GpuFacts, needs: &[Accept], batch: Opti
         Accept::Marketplace => Risk::Marketplace,
         Accept::Doubted => {
             let doubts = offer.trust.counted().copied();
-            Risk::Doubted(doubts.filter(|doubt| *doubt != Doubt::PeerToPeer).collect())
+            Risk::Doubted(doubts.filter(|doubt| *doubt != PriceIssue::PeerToPeer).collect())
         }
         Accept::Platform => Risk::Platform(Platform::of(gpu, &offer.instance_type)),
         Accept::Batch => Risk::Batch(batch),

@@ -6,11 +6,11 @@
 //!
 //! With weights μ ≥ 0 of the machines that sum to 1, no assignment ends before Σ min μ·p over the jobs, since a
 //! machine's load is at most the makespan (the dual of the relaxation of Lenstra, Shmoys and Tardos 1990). The weights
-//! follow the loads (multiplicative weights; Plotkin, Shmoys and Tardos 1995). For any time T, ways longer than T may
+//! follow the loads (multiplicative weights; Plotkin, Shmoys and Tardos 1995). For any time T, modes longer than T may
 //! be ignored: the makespan is then at least the smaller of T and the sum.
 
 use super::assignment::Assignment;
-use super::problem::SAME;
+use super::problem::RELATIVE_TOLERANCE;
 use habitat_base::random::Random;
 
 /// Moves to try per second of the time limit.
@@ -61,10 +61,10 @@ impl Assignment {
         if loads.all_late() > 0.0 {
             return None;
         }
-        let way = |(ways, machine): (&Vec<super::assignment::Way>, &usize)| {
-            ways.iter().position(|way| way.machine == Some(*machine))
+        let mode = |(modes, machine): (&Vec<super::assignment::Mode>, &usize)| {
+            modes.iter().position(|mode| mode.machine == Some(*machine))
         };
-        self.jobs.iter().zip(&loads.machine_of).map(way).collect()
+        self.jobs.iter().zip(&loads.machine_of).map(mode).collect()
     }
 
     /// Jobs that the best assignment of the search ends too late, with the hours.
@@ -77,10 +77,10 @@ impl Assignment {
     /// Hours of each job on each machine.
     fn hours(&self) -> Vec<Vec<f64>> {
         let mut hours = vec![vec![f64::INFINITY; self.machines.len()]; self.jobs.len()];
-        for (ways, hours) in self.jobs.iter().zip(&mut hours) {
-            for way in ways {
-                if let Some(machine) = way.machine {
-                    hours[machine] = way.hours;
+        for (modes, hours) in self.jobs.iter().zip(&mut hours) {
+            for mode in modes {
+                if let Some(machine) = mode.machine {
+                    hours[machine] = mode.hours;
                 }
             }
         }
@@ -102,7 +102,7 @@ impl Assignment {
                 best = other;
             }
         }
-        let floor = self.floor() * (1.0 + SAME);
+        let floor = self.floor() * (1.0 + RELATIVE_TOLERANCE);
         let mut random = Random::new(1);
         let patience = PATIENCE + PATIENCE_EACH * self.jobs.len();
         let mut since = 0;
@@ -131,7 +131,7 @@ impl Assignment {
         for _ in 0..HALVINGS {
             let sum = weighted(&kinds, &counts, &all, high, &mut weights);
             low = f64::max(low, sum.min(high));
-            if sum >= high * (1.0 - SAME) {
+            if sum >= high * (1.0 - RELATIVE_TOLERANCE) {
                 break;
             }
             high = f64::midpoint(low, high);
@@ -162,10 +162,10 @@ impl Assignment {
             counts[*kind] += 1.0;
         }
         let mut hours = vec![vec![f64::INFINITY; count]; self.jobs.len()];
-        for (ways, hours) in self.jobs.iter().zip(&mut hours) {
-            for way in ways {
-                if let Some(machine) = way.machine {
-                    hours[self.machines[machine]] = way.hours;
+        for (modes, hours) in self.jobs.iter().zip(&mut hours) {
+            for mode in modes {
+                if let Some(machine) = mode.machine {
+                    hours[self.machines[machine]] = mode.hours;
                 }
             }
         }
@@ -173,10 +173,10 @@ impl Assignment {
     }
 }
 
-/// Largest sum of the weighted hours of jobs, each on its kind of least weight without ways longer than `most`; starts
-/// with the given weights of one machine of each kind and leaves the best ones. Infinite if a job has no such way.
+/// Largest sum of the weighted hours of jobs, each on its kind of least weight without modes longer than `most`; starts
+/// with the given weights of one machine of each kind and leaves the best ones. Infinite if a job has no such mode.
 fn weighted(kinds: &[Vec<f64>], counts: &[f64], jobs: &[usize], most: f64, weights: &mut Vec<f64>) -> f64 {
-    let longest = most * (1.0 + SAME);
+    let longest = most * (1.0 + RELATIVE_TOLERANCE);
     let mut now = weights.clone();
     let mut best = 0.0;
     for round in 1..=ROUNDS {
@@ -237,7 +237,7 @@ impl<'a> Board<'a> {
         let mut late = Vec::new();
         for job in order {
             end += self.hours[job][machine];
-            if end > self.of.due[job] * (1.0 + SAME) {
+            if end > self.of.due[job] * (1.0 + RELATIVE_TOLERANCE) {
                 late.push((job, end - self.of.due[job]));
             }
         }

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::{Draw, Machines, Objective};
 use crate::pricing::spot::SpotSource;
-use crate::pricing::{Doubt, Held, OfferId};
+use crate::pricing::{OfferId, Ownership, PriceIssue};
 use habitat_base::units::{Bytes, GpuSlug, Hours, Usd, UsdPerHour};
 use habitat_prediction::memory::MemoryBasis;
 use habitat_prediction::scale::Scaling;
@@ -56,7 +56,7 @@ pub enum PlanNote {
     /// Price of a machine that the user already has.
     OwnMachine {
         /// Its cost.
-        held: Held,
+        held: Ownership,
     },
     /// A remark in the price list.
     PriceList {
@@ -198,7 +198,7 @@ pub enum PlanNote {
         /// The offer.
         offer: OfferId,
         /// The doubts.
-        doubts: Vec<Doubt>,
+        doubts: Vec<PriceIssue>,
     },
     /// When another offer takes over from spot.
     Switch {

@@ -4,7 +4,7 @@ use super::assumptions::check_assumptions;
 use super::batch::{batch_size, kept};
 use super::configuration::{Configuration, Excluded, Sources, Tried, Usable, amount, configurations};
 use super::problem::{Choice, Limit, Problem};
-use super::search::{Found, best};
+use super::search::{Solution, best};
 use super::{Amount, Goal, Limits, Objective, Part, PlanError};
 use crate::pricing::{PriceBook, Tier};
 use habitat_base::units::{Hours, KilogramsCo2e, Usd};
@@ -143,7 +143,7 @@ impl Prepared {
     }
 
     /// Useful hours per configuration in the best plan.
-    pub(super) fn found(&self, objective: Objective, limit: &Limit) -> Option<(Found, Vec<(usize, f64)>)> {
+    pub(super) fn solution(&self, objective: Objective, limit: &Limit) -> Option<(Solution, Vec<(usize, f64)>)> {
         let found = best(self.problem(), objective, limit)?;
         let hours = self.by_configuration(&found.hours);
         Some((found, hours))

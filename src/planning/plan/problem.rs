@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use crate::pricing::begun;
 
 /// Relative difference below which two values are equal.
-pub const SAME: f64 = 1e-9;
+pub const RELATIVE_TOLERANCE: f64 = 1e-9;
 
 /// Coefficients of one configuration in the model.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -114,7 +114,7 @@ impl Choice {
 
 /// Excess over a limit; `None` if the value keeps it within rounding errors, or without a limit.
 pub(super) fn over(value: f64, limit: Option<f64>) -> Option<f64> {
-    limit.filter(|limit| value > limit * (1.0 + SAME)).map(|limit| value - limit)
+    limit.filter(|limit| value > limit * (1.0 + RELATIVE_TOLERANCE)).map(|limit| value - limit)
 }
 
 /// Hours that an amount suffices for at this rate per hour; infinite at rate 0.
@@ -348,7 +348,7 @@ impl Problem {
 
     /// Whether these useful hours per choice keep the limit on emissions.
     pub(super) fn keeps_emissions(&self, hours: &[(usize, f64)]) -> bool {
-        self.most_kg.is_none_or(|most| self.value(Aim::Emissions, hours) <= most * (1.0 + SAME))
+        self.most_kg.is_none_or(|most| self.value(Aim::Emissions, hours) <= most * (1.0 + RELATIVE_TOLERANCE))
     }
 
     /// Finish and cost of a choice that does all the work; `None` if it cannot, or exceeds the limit on emissions.

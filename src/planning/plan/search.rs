@@ -14,7 +14,7 @@
 
 use super::PlanNote;
 use super::goal::Objective;
-use super::problem::{Aim, Choice, Limit, Problem, SAME};
+use super::problem::{Aim, Choice, Limit, Problem, RELATIVE_TOLERANCE};
 use super::solve::{Proof, Settings, SolveError, solve};
 
 /// Relative gain of a later aim that counts as a better plan; smaller gains may come from the tolerance of the row
@@ -23,7 +23,7 @@ const GAIN: f64 = 1e-6;
 
 /// Useful hours per choice, and the quality of the solution.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Found {
+pub struct Solution {
     /// Choices with their useful hours, in the order of the choices.
     pub hours: Vec<(usize, f64)>,
     /// Quality of the solution.
@@ -40,7 +40,7 @@ pub struct Found {
 ///
 /// Uses filter and sort for one part, and the solver for several. If the solver fails or is worse than the best single
 /// choice, falls back to that choice with a note.
-pub fn best(problem: &Problem, objective: Objective, limit: &Limit) -> Option<Found> {
+pub fn best(problem: &Problem, objective: Objective, limit: &Limit) -> Option<Solution> {
     let single = best_single(problem, objective, limit);
     if problem.max_parts <= 1 {
         return single;
@@ -59,7 +59,7 @@ pub fn best(problem: &Problem, objective: Objective, limit: &Limit) -> Option<Fo
 }
 
 /// Finds the best single choice that does all the work, by filter and sort.
-pub(crate) fn best_single(problem: &Problem, objective: Objective, limit: &Limit) -> Option<Found> {
+pub(crate) fn best_single(problem: &Problem, objective: Objective, limit: &Limit) -> Option<Solution> {
     let [first, second, _] = aims(objective);
     let mut wholes: Vec<(usize, f64, f64)> = problem
         .choices
@@ -69,10 +69,10 @@ pub(crate) fn best_single(problem: &Problem, objective: Objective, limit: &Limit
         .map(|found| (found[0].0, problem.value(first, &found), problem.value(second, &found)))
         .collect();
     let lowest = wholes.iter().map(|(_, value, _)| *value).min_by(f64::total_cmp)?;
-    wholes.retain(|(_, value, _)| *value <= lowest * (1.0 + SAME));
+    wholes.retain(|(_, value, _)| *value <= lowest * (1.0 + RELATIVE_TOLERANCE));
     let (choice, ..) = wholes.into_iter().min_by(|a, b| a.2.total_cmp(&b.2))?;
     let hours = vec![(choice, problem.work / problem.choices[choice].rate)];
-    Some(Found { hours, proof: Proof::Optimal, gap: None, solver: "filter and sort", notes: Vec::new() })
+    Some(Solution { hours, proof: Proof::Optimal, gap: None, solver: "filter and sort", notes: Vec::new() })
 }
 
 /// Maximum work within the limits.
@@ -108,13 +108,13 @@ pub(crate) fn aims(objective: Objective) -> [Aim; 3] {
 ///
 /// # Errors
 /// Errors of [`solve`] for the first aim. If a later one fails, the previous plan is kept.
-pub fn solve_in_sequence(problem: &Problem, objective: Objective, limit: &Limit) -> Result<Found, SolveError> {
+pub fn solve_in_sequence(problem: &Problem, objective: Objective, limit: &Limit) -> Result<Solution, SolveError> {
     let aims = aims(objective);
     let mut limit = limit.clone();
     let mut found = solve_one(problem, aims[0], &limit)?;
     for (stage, aim) in aims.into_iter().enumerate().skip(1) {
         let before = aims[stage - 1];
-        limit.ceilings.push((before, problem.value(before, &found.hours) * (1.0 + SAME)));
+        limit.ceilings.push((before, problem.value(before, &found.hours) * (1.0 + RELATIVE_TOLERANCE)));
         let now = problem.value(aim, &found.hours);
         if aim == Aim::Parts && now <= 1.0 {
             break;
@@ -132,11 +132,12 @@ pub fn solve_in_sequence(problem: &Problem, objective: Objective, limit: &Limit)
 ///
 /// # Errors
 /// Errors of [`solve`].
-pub fn solve_one(problem: &Problem, aim: Aim, limit: &Limit) -> Result<Found, SolveError> {
+pub fn solve_one(problem: &Problem, aim: Aim, limit: &Limit) -> Result<Solution, SolveError> {
     let program = problem.program(aim, limit);
     let answer = solve(&program, Settings::default())?;
     let n = problem.choices.len();
-    let used = |c: usize| answer.values[c] > 0.5 && answer.values[n + c] > SAME * program.variables[n + c].upper;
+    let used =
+        |c: usize| answer.values[c] > 0.5 && answer.values[n + c] > RELATIVE_TOLERANCE * program.variables[n + c].upper;
     let mut hours: Vec<(usize, f64)> = (0..n).filter(|c| used(*c)).map(|c| (c, answer.values[n + c])).collect();
     let done = problem.value(Aim::Work, &hours);
     // Rounding must not drop a part with some of the work.
@@ -153,14 +154,14 @@ pub fn solve_one(problem: &Problem, aim: Aim, limit: &Limit) -> Result<Found, So
             .ok()
             .map(|bound| (answer.objective - bound.objective).max(0.0) / answer.objective.abs().max(f64::MIN_POSITIVE)),
     };
-    Ok(Found { hours, proof: answer.proof, gap, solver: answer.solver, notes: Vec::new() })
+    Ok(Solution { hours, proof: answer.proof, gap, solver: answer.solver, notes: Vec::new() })
 }
 
 /// The choice with all the work, if that is within the limits.
 fn within(problem: &Problem, c: usize, choice: &Choice, limit: &Limit) -> Option<Vec<(usize, f64)>> {
     choice.whole(problem.work)?;
     let hours = vec![(c, problem.work / choice.rate)];
-    let keeps = |aim: Aim, bound: f64| problem.value(aim, &hours) <= bound * (1.0 + SAME);
+    let keeps = |aim: Aim, bound: f64| problem.value(aim, &hours) <= bound * (1.0 + RELATIVE_TOLERANCE);
     (limit.deadline.is_none_or(|deadline| keeps(Aim::Finish, deadline))
         && limit.budget.is_none_or(|budget| keeps(Aim::Cost, budget))
         && problem.keeps_emissions(&hours)
@@ -168,12 +169,12 @@ fn within(problem: &Problem, c: usize, choice: &Choice, limit: &Limit) -> Option
     .then_some(hours)
 }
 
-fn worse(problem: &Problem, objective: Objective, found: &Found, single: &Found) -> bool {
+fn worse(problem: &Problem, objective: Objective, found: &Solution, single: &Solution) -> bool {
     let aim = aims(objective)[0];
     problem.value(aim, &found.hours) > problem.value(aim, &single.hours) * (1.0 + GAIN)
 }
 
-fn fall_back(mut single: Found, why: PlanNote) -> Found {
+fn fall_back(mut single: Solution, why: PlanNote) -> Solution {
     single.notes.push(why);
     single.proof = Proof::Time;
     single

@@ -7,7 +7,7 @@ use jiff::civil::Date;
 
 use super::offer::Offer;
 use super::tier::Tier;
-use super::trust::{Doubt, Market, Trust};
+use super::trust::{Market, PriceIssue, Trust};
 use habitat_base::regress::quantile::median;
 use habitat_base::units::GpuSlug;
 
@@ -41,27 +41,27 @@ pub(super) fn evaluate(offers: &mut [Arc<Offer>], day: Option<Date>) {
     for offer in offers.iter_mut().map(Arc::make_mut) {
         let days = offer.as_of.zip(day).map(|(date, day)| (day - date).get_days());
         // A day earlier, it may be that day already elsewhere.
-        let future = days.filter(|days| *days < -1).map(|days| Doubt::Future { days: -days });
+        let future = days.filter(|days| *days < -1).map(|days| PriceIssue::Future { days: -days });
         let age_days = days.filter(|_| future.is_none()).map(|days| days.max(0));
         let oldest = keeps_days(&offer.provider, offer.tier);
         let list = on_demand.get(&machine(offer)).filter(|list| offer.tier == Tier::Spot && **list > 0.0);
         let since =
             offer.until.filter(|until| day.is_some_and(|day| day > *until)).and_then(|until| until.tomorrow().ok());
-        let superseded = since.map(|since| Doubt::Superseded { since });
+        let superseded = since.map(|since| PriceIssue::Superseded { since });
         if offer.held.is_some() || offer.tier == Tier::Owned {
             // An own machine or a contract cannot be compared with the prices of others.
             offer.trust = Trust { age_days, doubts: superseded.into_iter().chain(future).collect(), ..offer.trust };
             continue;
         }
         let doubts = [
-            offer.as_of.is_none().then_some(Doubt::NoDate),
+            offer.as_of.is_none().then_some(PriceIssue::NoDate),
             future,
-            age_days.filter(|days| *days > oldest).map(|days| Doubt::Old { days }),
+            age_days.filter(|days| *days > oldest).map(|days| PriceIssue::Old { days }),
             superseded,
-            (offer.trust.market == Market::PeerToPeer).then_some(Doubt::PeerToPeer),
+            (offer.trust.market == Market::PeerToPeer).then_some(PriceIssue::PeerToPeer),
             list.map(|list| offer.price.get() / list)
                 .filter(|share| *share < LEAST_SPOT)
-                .map(|share| Doubt::LowSpot { share }),
+                .map(|share| PriceIssue::LowSpot { share }),
             others.far(offer),
         ];
         offer.trust = Trust { age_days, doubts: doubts.into_iter().flatten().collect(), ..offer.trust };
@@ -100,7 +100,7 @@ impl Others {
         Self(asked.into_iter().map(|(key, by)| (key, middles(by).collect())).collect())
     }
 
-    fn far(&self, offer: &Offer) -> Option<Doubt> {
+    fn far(&self, offer: &Offer) -> Option<PriceIssue> {
         let (gpu, price) = offer.gpu.clone().zip(per_gpu(offer))?;
         let mut others: Vec<f64> = self
             .0
@@ -114,7 +114,7 @@ impl Others {
         let times = price / median(&mut others)?;
         let far = if count >= MANY { FAR } else { FAR_FROM_FEW };
         let is_far = count > 1 && (times < 1.0 / far || price > dearest * far);
-        is_far.then_some(Doubt::FarOff { times, others: count })
+        is_far.then_some(PriceIssue::FarOff { times, others: count })
     }
 }
 
@@ -149,14 +149,14 @@ mod tests {
         assert_eq!((dated("2026-11-01", 0).age_days, dated("2026-11-01", 0).doubts.len()), (Some(21), 0));
         // List prices of large clouds stay valid longer than spot prices.
         assert_eq!(dated("2026-07-20", 0).doubts, []);
-        assert_eq!(dated("2026-07-20", 1).doubts, [Doubt::Old { days: 125 }]);
-        assert_eq!(dated("2025-11-01", 0).doubts, [Doubt::Old { days: 386 }]);
+        assert_eq!(dated("2026-07-20", 1).doubts, [PriceIssue::Old { days: 125 }]);
+        assert_eq!(dated("2025-11-01", 0).doubts, [PriceIssue::Old { days: 386 }]);
         let none = trust(offers("aws", 3.0, ""), 0);
-        assert_eq!((none.age_days, none.doubts), (None, vec![Doubt::NoDate]));
+        assert_eq!((none.age_days, none.doubts), (None, vec![PriceIssue::NoDate]));
         // One day ahead it may be that day elsewhere.
         assert_eq!((dated("2026-11-23", 0).age_days, dated("2026-11-23", 0).doubts), (Some(0), vec![]));
         let own = dated("2027-11-22", 0);
-        assert_eq!((own.age_days, own.doubts), (None, vec![Doubt::Future { days: 365 }]));
+        assert_eq!((own.age_days, own.doubts), (None, vec![PriceIssue::Future { days: 365 }]));
         assert!(!Trust { is_own: true, ..dated("2027-11-22", 0) }.is_firm());
     }
 
@@ -185,7 +185,10 @@ mod tests {
         // Planned with on 22 November: the last day still counts.
         assert_eq!((on("2026-11-22", 0).doubts, on("2026-11-23", 0).is_firm()), (Vec::new(), true));
         let ended = on("2026-11-21", 0);
-        assert_eq!((ended.is_firm(), ended.doubts), (false, vec![Doubt::Superseded { since: date(2026, 11, 22) }]));
+        assert_eq!(
+            (ended.is_firm(), ended.doubts),
+            (false, vec![PriceIssue::Superseded { since: date(2026, 11, 22) }])
+        );
         // Without a day of planning, all lists still apply.
         let rest = "as_of = \"2026-11-01\"\nuntil = \"2026-11-15\"";
         assert!(PriceBook::new(offers("aws", 3.0, rest)).offers()[0].trust.is_firm());
@@ -203,14 +206,14 @@ mod tests {
     #[test]
     fn hosts_of_a_peer_to_peer_market_are_marked() {
         let host = trust(offers("vast", 3.0, "market = \"peer-to-peer\"\nas_of = \"2026-11-20\""), 0);
-        assert_eq!((host.market, host.doubts), (Market::PeerToPeer, vec![Doubt::PeerToPeer]));
+        assert_eq!((host.market, host.doubts), (Market::PeerToPeer, vec![PriceIssue::PeerToPeer]));
     }
 
     #[test]
     fn a_spot_price_of_a_tenth_of_the_list_price_is_doubted() {
         let spot =
             |price| trust(offers("aws", 3.0, &format!("spot_usd_per_hour = {price}\nas_of = \"2026-11-20\"")), 1);
-        assert!(matches!(spot(0.3).doubts[..], [Doubt::LowSpot { share }] if (share - 0.1).abs() < 1e-12));
+        assert!(matches!(spot(0.3).doubts[..], [PriceIssue::LowSpot { share }] if (share - 0.1).abs() < 1e-12));
         assert_eq!(spot(0.6).doubts, []);
     }
 
@@ -222,13 +225,13 @@ mod tests {
             trust(offers("own", own, fresh).into_iter().chain(others), 0)
         };
         let book = |own: f64| among(own, &[("a", 3.0), ("b", 4.0), ("c", 4.0), ("d", 5.0)]);
-        assert_eq!(book(0.4).doubts, [Doubt::FarOff { times: 0.1, others: 4 }]);
-        assert_eq!(book(16.0).doubts, [Doubt::FarOff { times: 4.0, others: 4 }]);
+        assert_eq!(book(0.4).doubts, [PriceIssue::FarOff { times: 0.1, others: 4 }]);
+        assert_eq!(book(16.0).doubts, [PriceIssue::FarOff { times: 4.0, others: 4 }]);
         // Two or three others are too few to compare with, unless the price cannot be right.
         let few = |own: f64| among(own, &[("a", 2.95), ("b", 2.95), ("c", 3.06)]).doubts;
         assert_eq!((few(0.79), few(10.0)), (Vec::new(), Vec::new()));
-        assert!(matches!(few(0.2)[..], [Doubt::FarOff { others: 3, .. }]), "{:?}", few(0.2));
-        assert!(matches!(few(40.0)[..], [Doubt::FarOff { others: 3, .. }]), "{:?}", few(40.0));
+        assert!(matches!(few(0.2)[..], [PriceIssue::FarOff { others: 3, .. }]), "{:?}", few(0.2));
+        assert!(matches!(few(40.0)[..], [PriceIssue::FarOff { others: 3, .. }]), "{:?}", few(40.0));
         // A large cloud may charge three times the median, but not three times the highest price.
         assert_eq!((book(1.4).doubts, book(14.9).doubts), (Vec::new(), Vec::new()));
         // With only one other price, either of the two may be far off.

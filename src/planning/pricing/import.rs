@@ -26,7 +26,7 @@ use habitat_base::text;
 use habitat_base::units::{UsdPerHour, most};
 
 /// Prices with a smaller relative difference are equal, since catalogs round differently.
-const SAME: f64 = 1e-4;
+const PRICE_TOLERANCE: f64 = 1e-4;
 /// Maximum length of a text from a catalog, in characters.
 const WIDTH: usize = 200;
 
@@ -430,7 +430,9 @@ impl Changes {
             let change = Change { id: id.clone(), before: old.get(id).copied(), after: Some(*price) };
             match change.before {
                 None => changes.new.push(change),
-                Some(before) if (price.get() - before.get()).abs() <= SAME * before.get() => changes.same += 1,
+                Some(before) if (price.get() - before.get()).abs() <= PRICE_TOLERANCE * before.get() => {
+                    changes.same += 1
+                }
                 Some(before) if before.get() < price.get() => changes.dearer.push(change),
                 Some(_) => changes.cheaper.push(change),
             }

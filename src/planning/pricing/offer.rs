@@ -5,7 +5,7 @@ use std::fmt;
 use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
 
-use super::held::Held;
+use super::ownership::Ownership;
 use super::tier::Tier;
 use super::trust::{Market, Trust};
 use habitat_base::units::{Bytes, GpuSlug, UsdPerHour};
@@ -55,7 +55,7 @@ pub struct Offer {
     /// Trustworthiness of the price.
     pub trust: Trust,
     /// Cost of a machine that the user already has.
-    pub held: Option<Held>,
+    pub held: Option<Ownership>,
     /// Source of the price: repository, path and commit.
     pub source: String,
     /// Reason why the price cannot be used in a plan. Such offers are kept and rejected with this reason.

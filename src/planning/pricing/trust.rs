@@ -33,7 +33,7 @@ pub struct Trust {
     /// Seller.
     pub market: Market,
     /// Reasons to doubt the price.
-    pub doubts: Vec<Doubt>,
+    pub doubts: Vec<PriceIssue>,
     /// Whether the user entered it in a price file. Doubts about it are shown, but it is used until it ends.
     pub is_own: bool,
 }
@@ -50,10 +50,10 @@ impl Trust {
     }
 
     /// Doubts that count: all, but of a price that the user entered only its end and a date in the future.
-    pub fn counted(&self) -> impl Iterator<Item = &Doubt> {
+    pub fn counted(&self) -> impl Iterator<Item = &PriceIssue> {
         self.doubts
             .iter()
-            .filter(|doubt| !self.is_own || matches!(doubt, Doubt::Superseded { .. } | Doubt::Future { .. }))
+            .filter(|doubt| !self.is_own || matches!(doubt, PriceIssue::Superseded { .. } | PriceIssue::Future { .. }))
     }
 }
 
@@ -61,7 +61,7 @@ impl Trust {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, strum::IntoStaticStr, strum::VariantNames)]
 #[serde(tag = "code", rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
-pub enum Doubt {
+pub enum PriceIssue {
     /// The source has no date.
     NoDate,
     /// The date of the price is in the future.

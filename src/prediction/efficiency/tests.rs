@@ -16,7 +16,7 @@ fn operation(name: &str, phase: &str, inputs: &str, rest: &str) -> Operation {
     serde_json::from_str(&json).unwrap()
 }
 
-fn asked(name: &str, phase: &str, inputs: &str, rest: &str) -> Vec<Demand> {
+fn demands_of(name: &str, phase: &str, inputs: &str, rest: &str) -> Vec<Demand> {
     let operation = operation(name, phase, inputs, rest);
     demands(&Decoded::new(0, &operation, Some(Precision::AmpFp16)), Some(Precision::AmpFp16))
 }
@@ -84,7 +84,7 @@ fn what_is_small_takes_its_launches() {
         assert!((more - 3.0 * STEP_LAUNCH_US).abs() < 1e-9, "{more}");
     }
     let inputs = "[[12, 8, 64], [256, 64], [256, 64], [256], [256]]";
-    let has = |name: &str, inputs: &str| asked(name, "forward", inputs, "").iter().any(is_recurrent);
+    let has = |name: &str, inputs: &str| demands_of(name, "forward", inputs, "").iter().any(is_recurrent);
     assert!(has("_cudnn_rnn", inputs) && !has("mm", "[[64, 64], [64, 64]]"));
 }
 
@@ -130,7 +130,7 @@ fn a_calibrated_bandwidth_serves_gpus_without_steps() {
 fn long_sums_are_split_among_blocks() {
     let tiles = |reduction: u64| {
         let inputs = format!("[[256, {reduction}], [{reduction}, 256]]");
-        asked("mm", "backward", &inputs, "")[0].limits.tiles
+        demands_of("mm", "backward", &inputs, "")[0].limits.tiles
     };
     assert_eq!([1024, 4096, 16_384].map(tiles), [4.0, 4.0, 16.0]);
 }
@@ -140,7 +140,7 @@ fn long_sums_are_split_among_blocks() {
 #[test]
 fn some_work_takes_cycles_for_each_element() {
     let asked_of = |name: &str, phase: &str, rest: &str| {
-        let [part] = &asked(name, phase, "[[8, 33, 56, 56], [33]]", rest)[..] else { panic!("one part") };
+        let [part] = &demands_of(name, phase, "[[8, 33, 56, 56], [33]]", rest)[..] else { panic!("one part") };
         (part.units == Units::Cycles).then_some((part.flops, part.limits, names(&part.compute)))
     };
     let elements = 8.0 * 33.0 * 3136.0;
@@ -163,7 +163,7 @@ fn some_work_takes_cycles_for_each_element() {
     let global = r#", "outputs": [[8, 33, 1, 1]]"#;
     assert_eq!(asked_of("avg_pool2d", "forward", global).unwrap().0, elements / 9.0);
     let [backward] =
-        &asked("max_pool2d_with_indices_backward", "backward", "[[8, 33, 28, 28], [8, 33, 56, 56]]", pooled)[..]
+        &demands_of("max_pool2d_with_indices_backward", "backward", "[[8, 33, 28, 28], [8, 33, 56, 56]]", pooled)[..]
     else {
         panic!("one part")
     };
@@ -172,7 +172,8 @@ fn some_work_takes_cycles_for_each_element() {
     assert_eq!(overlap.1, 2.25_f64.log2());
     // Without a stride, windows lie side by side.
     let beside = r#", "attributes": {"kernel_size": [3, 3], "stride": []}"#;
-    let [backward] = &asked("avg_pool2d_backward", "backward", "[[8, 33, 18, 18], [8, 33, 56, 56]]", beside)[..] else {
+    let [backward] = &demands_of("avg_pool2d_backward", "backward", "[[8, 33, 18, 18], [8, 33, 56, 56]]", beside)[..]
+    else {
         panic!("one part")
     };
     assert!(backward.compute.iter().all(|(term, _)| !term.name().ends_with("overlap")));
@@ -183,7 +184,7 @@ fn some_work_takes_cycles_for_each_element() {
 #[test]
 fn places_of_elements_are_worked_out() {
     let index = |name: &str, inputs: &str, rest: &str| {
-        let [part] = &asked(name, "forward", inputs, rest)[..] else { panic!("one part") };
+        let [part] = &demands_of(name, "forward", inputs, rest)[..] else { panic!("one part") };
         (part.units, part.flops, part.compute.first().map(|(term, _)| term.name().to_owned()))
     };
     let of = |name: &str, elements: f64| (Units::Cycles, elements, Some(format!("index, {name}")));
@@ -196,7 +197,7 @@ fn places_of_elements_are_worked_out() {
     assert_eq!(index("silu", "[[64, 128]]", &parts), of("strided", 8192.0));
     assert_eq!(index("clone", "[[64, 128]]", &turned), of("transposed", 8192.0));
     let memory =
-        |name: &str, rest: &str| asked(name, "forward", "[[64, 128]]", rest)[0].memory.last().unwrap().0.name();
+        |name: &str, rest: &str| demands_of(name, "forward", "[[64, 128]]", rest)[0].memory.last().unwrap().0.name();
     assert_eq!(memory("clone", &turned), "rearrangement, transposed");
     assert_eq!(memory("clone", &parts), "rearrangement");
     // As in traces: a cast only if the types differ.
@@ -208,9 +209,9 @@ fn places_of_elements_are_worked_out() {
     // Row kernels get contiguous copies, made like any other copy.
     for name in ["_softmax", "native_layer_norm", "native_layer_norm_backward", "native_group_norm"] {
         for how in [&parts, &turned] {
-            let [copy, own] = &asked(name, "forward", "[[64, 128]]", how)[..] else { panic!("a copy and it") };
-            let [as_lies] = &asked(name, "forward", "[[64, 128]]", rows)[..] else { panic!("one part") };
-            let [clone] = &asked("clone", "forward", "[[64, 128]]", how)[..] else { panic!("one part") };
+            let [copy, own] = &demands_of(name, "forward", "[[64, 128]]", how)[..] else { panic!("a copy and it") };
+            let [as_lies] = &demands_of(name, "forward", "[[64, 128]]", rows)[..] else { panic!("one part") };
+            let [clone] = &demands_of("clone", "forward", "[[64, 128]]", how)[..] else { panic!("one part") };
             assert_eq!((copy, own), (clone, as_lies), "{name} {how}");
         }
     }
@@ -237,7 +238,7 @@ fn places_of_elements_are_worked_out() {
     // Arithmetic on both types, but not if only an index type differs.
     let met = |told: &str| {
         let rest = format!(r#"{rows}, "attributes": {{"input_dtypes": [{told}]}}"#);
-        asked("add", "forward", "[[64, 128], [64, 128]]", &rest)[0].compute.first().map(|(term, _)| term.name())
+        demands_of("add", "forward", "[[64, 128], [64, 128]]", &rest)[0].compute.first().map(|(term, _)| term.name())
     };
     assert_eq!(met(r#""bfloat16", "float32""#), widened);
     assert_eq!(met(r#""bfloat16", "int64""#), None);
@@ -256,11 +257,11 @@ fn places_of_elements_are_worked_out() {
 fn rows_take_cycles() {
     let cycles = |name: &str, width: u64| {
         let (inputs, rest) = (format!("[[1024, {width}]]"), format!(r#", "outputs": [[1024, {width}]]"#));
-        let [part] = &asked(name, "forward", &inputs, &rest)[..] else { panic!("one part") };
+        let [part] = &demands_of(name, "forward", &inputs, &rest)[..] else { panic!("one part") };
         (part.units == Units::Cycles).then(|| (part.flops / 1024.0 * 7.0).round())
     };
     assert_eq!([64, 512, 4096].map(|width| cycles("native_layer_norm", width)), [256.0, 2048.0, 16384.0].map(Some));
-    let [short] = &asked("native_layer_norm", "forward", "[[1024, 64]]", "")[..] else { panic!("one part") };
+    let [short] = &demands_of("native_layer_norm", "forward", "[[1024, 64]]", "")[..] else { panic!("one part") };
     assert!(short.compute.contains(&(Term::NormShortRows, 3.0)), "{:?}", short.compute);
     assert_eq!(cycles("native_layer_norm_backward", 4096), Some(40960.0));
     assert_eq!([1024, 4096].map(|width| cycles("_softmax", width)), [None, Some(28672.0)]);
@@ -274,7 +275,7 @@ fn rows_take_cycles() {
 #[test]
 fn unaligned_products_are_slow_on_fast_tensor_cores() {
     let of = |name: &str, phase: &str, inputs: &str| {
-        let [product] = &asked(name, phase, inputs, "")[..] else { panic!("one part") };
+        let [product] = &demands_of(name, phase, inputs, "")[..] else { panic!("one part") };
         product.clone()
     };
     let on = |slug: &str, inputs: &str, peak: f64| {
@@ -303,7 +304,7 @@ fn unaligned_products_are_slow_on_fast_tensor_cores() {
 #[test]
 fn what_passes_over_memory_has_its_own_names() {
     let name = |name: &str, phase: &str, rest: &str| {
-        asked(name, phase, "[[8, 64, 56, 56], [64], [64]]", rest)[0].memory.last().unwrap().0.name()
+        demands_of(name, phase, "[[8, 64, 56, 56], [64], [64]]", rest)[0].memory.last().unwrap().0.name()
     };
     assert_eq!(name("native_batch_norm", "forward", ""), "batch norm");
     let evaluated = r#", "attributes": {"training": false}"#;
@@ -318,7 +319,7 @@ fn what_passes_over_memory_has_its_own_names() {
 fn kernels_of_attention_are_told_apart() {
     let terms = |kernel: &str| {
         let inputs = "[[2, 16, 1024, 64], [2, 16, 1024, 64], [2, 16, 1024, 64]]";
-        let parts = asked(&format!("_scaled_dot_product_{kernel}_attention"), "forward", inputs, "");
+        let parts = demands_of(&format!("_scaled_dot_product_{kernel}_attention"), "forward", inputs, "");
         names(&parts[0].compute)
     };
     assert_eq!(terms("flash"), ["attention"]);
@@ -332,7 +333,7 @@ fn heads_and_masks_of_attention_have_terms() {
     let amounts = |size: u32, rest: &str| {
         let tensor = format!("[2, 16, 1024, {size}]");
         let inputs = format!("[{tensor}, {tensor}, {tensor}]");
-        asked("_scaled_dot_product_flash_attention", "forward", &inputs, rest)[0].compute[1..].to_vec()
+        demands_of("_scaled_dot_product_flash_attention", "forward", &inputs, rest)[0].compute[1..].to_vec()
     };
     assert_eq!(amounts(64, ""), []);
     assert_eq!(amounts(80, ""), [(Term::AttentionPadded, 1.2_f64.log2())]);
@@ -344,9 +345,9 @@ fn heads_and_masks_of_attention_have_terms() {
 #[test]
 fn exponentials_and_tiles_take_time_beside_the_products() {
     let inputs = "[[8, 16, 8192, 128], [8, 16, 8192, 128], [8, 16, 8192, 128]]";
-    let asked = asked("_scaled_dot_product_cudnn_attention", "forward", inputs, "");
+    let demands = demands_of("_scaled_dot_product_cudnn_attention", "forward", inputs, "");
     let pairs = 8.0 * 16.0 * 8192.0_f64.powi(2);
-    let on = |slug: &str, peak: f64| asked[0].limits.on(&spec(slug), 512.0 * pairs / peak);
+    let on = |slug: &str, peak: f64| demands[0].limits.on(&spec(slug), 512.0 * pairs / peak);
     let [few, exponentials, tiles, for_ampere, unaligned, ..] = on("h100-sxm5-80gb", 989e6);
     let beside: f64 = 989e12 / 512.0 / (16.0 * 132.0 * 1980e6);
     assert!((exponentials - beside.hypot(1.0).ln()).abs() < 1e-9, "{exponentials}");
@@ -375,8 +376,8 @@ fn kernels_for_ampere_are_behind_on_hopper() {
         let rates = Rates::new(&gpu);
         ["_scaled_dot_product_flash", "_scaled_dot_product_cudnn"].map(|kernel| {
             let inputs = "[[8, 16, 8192, 128], [8, 16, 8192, 128], [8, 16, 8192, 128]]";
-            let asked = asked(&format!("{kernel}_attention"), "forward", inputs, "");
-            model.board(&rates).time(&model.asked(&asked, None, None), Some(&DType::Float16)).unwrap().get()
+            let demands = demands_of(&format!("{kernel}_attention"), "forward", inputs, "");
+            model.board(&rates).time(&model.parts(&demands, None, None), Some(&DType::Float16)).unwrap().get()
         })
     };
     for slug in ["h100-sxm5-80gb", "b200"] {

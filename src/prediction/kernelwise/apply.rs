@@ -62,7 +62,7 @@ impl Answer {
 
 /// Fitted lines for one GPU.
 #[derive(Debug, Clone, Copy)]
-pub struct Lines<'a> {
+pub struct FittedLines<'a> {
     model: &'a KernelWise,
     rates: Rates<'a>,
     own: Option<&'a GpuLines>,
@@ -71,18 +71,18 @@ pub struct Lines<'a> {
 
 impl KernelWise {
     /// Lines for a GPU: its own if it was measured.
-    pub fn on<'a>(&'a self, gpu: impl Into<Rates<'a>>) -> Lines<'a> {
+    pub fn on<'a>(&'a self, gpu: impl Into<Rates<'a>>) -> FittedLines<'a> {
         let rates = gpu.into();
-        Lines { model: self, rates, own: self.gpus.get(&rates.gpu.slug), across: Across::default() }
+        FittedLines { model: self, rates, own: self.gpus.get(&rates.gpu.slug), across: Across::default() }
     }
 
     /// Lines across GPUs, even if `gpu` was measured.
-    pub fn across_to<'a>(&'a self, gpu: impl Into<Rates<'a>>, across: Across) -> Lines<'a> {
-        Lines { model: self, rates: gpu.into(), own: None, across }
+    pub fn across_to<'a>(&'a self, gpu: impl Into<Rates<'a>>, across: Across) -> FittedLines<'a> {
+        FittedLines { model: self, rates: gpu.into(), own: None, across }
     }
 }
 
-impl Lines<'_> {
+impl FittedLines<'_> {
     /// Whether the GPU was measured.
     pub const fn is_measured(&self) -> bool {
         self.own.is_some()

@@ -17,7 +17,7 @@ use habitat_base::units::{GpuSlug, Micros};
 use habitat_step::catalog::{Catalog, GpuSpec, UnknownGpu};
 use habitat_step::profile::{Operation, Precision, Profile};
 
-pub use evaluate::{Held, HeldOut, LeftOut, held_out};
+pub use evaluate::{CrossValidation, HeldOut, LeftOut, held_out};
 
 /// Origin of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -148,7 +148,7 @@ fn row_of(gpu: &GpuSlug, network: &str, operation: &Operation, precision: Option
 ///
 /// # Errors
 /// [`FitError`] if there is nothing to fit, or a GPU is not in the catalog.
-pub fn fit(data: &Data, catalog: &Catalog, recipe: Recipe) -> Result<(KernelWise, Held), FitError> {
+pub fn fit(data: &Data, catalog: &Catalog, recipe: Recipe) -> Result<(KernelWise, CrossValidation), FitError> {
     let held = evaluate::held_out(data, catalog, recipe)?;
     let mut model = lines(data, catalog, recipe, &|_| true)?;
     (model.seen, model.unseen) = held.ranges();

@@ -184,11 +184,15 @@ impl Models {
     /// # Errors
     /// [`ModelError`] if a network fails.
     pub(crate) fn times(&self, queries: &[Query<'_>]) -> Result<Vec<Option<LearnedTime>>, ModelError> {
-        self.found(queries, true)
+        self.times_of(queries, true)
     }
 
     /// Predicts many primitives at once; the cache is used only if `remembers`.
-    pub(super) fn found(&self, queries: &[Query<'_>], remembers: bool) -> Result<Vec<Option<LearnedTime>>, ModelError> {
+    pub(super) fn times_of(
+        &self,
+        queries: &[Query<'_>],
+        remembers: bool,
+    ) -> Result<Vec<Option<LearnedTime>>, ModelError> {
         let mut answers: Vec<Option<LearnedTime>> = vec![None; queries.len()];
         // First index of each key, and indices of its repetitions.
         let mut first: HashMap<Key, usize> = HashMap::default();
@@ -202,7 +206,7 @@ impl Models {
         // Queries are ordered by GPU.
         let mut latest: Option<(&GpuSlug, u64)> = None;
         for (index, query) in queries.iter().enumerate() {
-            let model = match self.asked(query) {
+            let model = match self.model_for(query) {
                 Ok(model) => model,
                 Err(answer) => {
                     answers[index] = answer;
@@ -246,7 +250,7 @@ impl Models {
     }
 
     /// Model whose networks predict the query, or the prediction of a rule if there is none.
-    fn asked(&self, query: &Query<'_>) -> Result<OperatorModel, Option<LearnedTime>> {
+    fn model_for(&self, query: &Query<'_>) -> Result<OperatorModel, Option<LearnedTime>> {
         let Some(model) = OperatorModel::of(&query.part.primitive) else { return Err(query.by_rule()) };
         match query.small() {
             Some(small) => Err(Some(small)),

@@ -148,7 +148,7 @@ impl StepColumns<'_> {
         queries: &mut Vec<Query<'_>>,
     ) -> Result<(), ModelError> {
         let models = self.answering.models;
-        let times = models.found(queries, self.operations.len() <= AT_A_TIME)?;
+        let times = models.times_of(queries, self.operations.len() <= AT_A_TIME)?;
         let mut rest = &times[..];
         for (row, column) in places.drain(..) {
             let parts = &self.operations[column].parts;

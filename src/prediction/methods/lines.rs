@@ -4,7 +4,7 @@ use super::{Facts, Inputs, Predictor, Preparation, Prepared, StepParts, StepRang
 use crate::decoded::{Decoded, step_operations};
 use crate::error::PredictError;
 use crate::estimate::Estimate;
-use crate::kernelwise::{Level, Lines};
+use crate::kernelwise::{FittedLines, Level};
 use crate::learned::Spread;
 use crate::method::{Method, MethodChoice};
 use crate::rate::Rates;
@@ -71,7 +71,7 @@ impl Prepared for Fitted<'_> {
 }
 
 impl Fitted<'_> {
-    fn verdict(&self, lines: &Lines<'_>, whole: Option<Micros>, decoded: &Decoded<'_>) -> Verdict {
+    fn verdict(&self, lines: &FittedLines<'_>, whole: Option<Micros>, decoded: &Decoded<'_>) -> Verdict {
         let Self { inputs, operations } = self;
         if matches!(decoded.family, Family::View | Family::Communication) || decoded.is_host_copy {
             return Verdict::Pass;

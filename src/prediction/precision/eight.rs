@@ -125,7 +125,7 @@ mod tests {
         let (one, work) = (&decoded[0], decoded[0].work.as_ref().unwrap());
         let bytes = 8192.0 * 1024.0 * 5.5;
         let check = |efficiency: Option<&Efficiency>, in_16_bits: f64, casts: f64| {
-            let change = Change::asked(&profile, Some(Precision::Fp8), &decoded, efficiency).unwrap();
+            let change = Change::requested(&profile, Some(Precision::Fp8), &decoded, efficiency).unwrap();
             let board = efficiency.map(|model| model.board(&rates));
             let changed = change.operations[0].clone().unwrap();
             let without = Changed { operands: Vec::new(), ..changed.clone() };

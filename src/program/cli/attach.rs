@@ -20,7 +20,7 @@ use crate::store::{self, Limit, Paths};
 use crate::terminal;
 use habitat_base::units::GpuSlug;
 use habitat_recorder::capture::assemble;
-use habitat_recorder::capture::on_demand::roles::Wanted;
+use habitat_recorder::capture::on_demand::roles::Selection;
 use habitat_recorder::capture::on_demand::{self, AttachError, AttachEvent, AttachOptions, Attached, FOLDER_VARIABLE};
 use habitat_step::catalog::Catalog;
 use habitat_step::profile::DeviceInfo;
@@ -35,7 +35,7 @@ pub(super) fn run(args: &AttachArgs, out: &mut dyn Write) -> Result<u8, CliError
     let options = AttachOptions {
         folder: folder(args.socket_dir.as_deref())?,
         at_abstract_name: !given,
-        wanted: Wanted { pid: args.pid, all: args.all },
+        wanted: Selection { pid: args.pid, all: args.all },
         iterations: args.window + 1,
         shapes: !args.no_shapes,
         stacks: args.stacks,

@@ -9,7 +9,7 @@ use jiff::tz::TimeZone;
 use super::error::{At, CliError};
 use super::{gpu, own};
 use crate::settings::args::OwnArgs;
-use crate::settings::wish::Wish;
+use crate::settings::goal_args::GoalArgs;
 use crate::store::{self, Paths};
 use habitat_base::text;
 use habitat_base::units::Hours;
@@ -26,8 +26,8 @@ use habitat_step::catalog::Catalog;
 /// for limits that contradict each other.
 pub(super) fn goal(
     mut goal: Goal,
-    typed: &Wish,
-    settings: &Wish,
+    typed: &GoalArgs,
+    settings: &GoalArgs,
     catalog: &Catalog,
     prices: &PriceBook,
 ) -> Result<Goal, CliError> {
@@ -61,7 +61,7 @@ pub(super) fn hours(deadline: Option<&Deadline>) -> Result<Option<Hours>, CliErr
 
 /// Lines that show how the request was interpreted: the date of the deadline, and the assumptions behind the prices of
 /// own machines.
-pub(super) fn lines(wish: &Wish, own: &OwnArgs, catalog: &Catalog) -> Result<Vec<String>, CliError> {
+pub(super) fn lines(wish: &GoalArgs, own: &OwnArgs, catalog: &Catalog) -> Result<Vec<String>, CliError> {
     let now = now();
     let deadline = wish.deadline.as_ref().and_then(|deadline| {
         let (meaning, hours) = (deadline.meaning(&now)?, deadline.hours(&now).ok()?);
@@ -127,7 +127,7 @@ pub(super) fn of_company(name: &str) -> Option<String> {
 }
 
 /// Checks that names exist in the catalog or among the offers.
-fn check_names(goal: &Goal, typed: &Wish, catalog: &Catalog, prices: &PriceBook) -> Result<(), CliError> {
+fn check_names(goal: &Goal, typed: &GoalArgs, catalog: &Catalog, prices: &PriceBook) -> Result<(), CliError> {
     let limits = &goal.limits;
     let offers = prices.offers();
     let in_settings = |is_typed: bool, problem: String| {

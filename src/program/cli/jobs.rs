@@ -11,8 +11,8 @@ use super::output::check_new;
 use super::progress;
 use super::{goal, gpu};
 use crate::settings::args::{InputArgs, ModelArgs, PlanJobsArgs, RecordedArgs, TableForm};
+use crate::settings::goal_args::GoalArgs;
 use crate::settings::jobs::{JobTable, JobsFile, MachineTable, StepTable};
-use crate::settings::wish::Wish;
 use crate::store::{self, Paths};
 use crate::terminal;
 use habitat_base::text;
@@ -171,7 +171,7 @@ impl Jobs {
         &self,
         job: &JobTable,
         file: &JobsFile,
-        usual: &Wish,
+        usual: &GoalArgs,
         catalog: &Catalog,
         prices: &PriceBook,
         (steps, read): (&mut Steps, fn(&Loaded)),
@@ -244,7 +244,7 @@ impl Jobs {
     ///
     /// # Errors
     /// [`CliError`] if the file cannot be read.
-    pub(super) fn first(&self) -> Result<(InputArgs, Wish), CliError> {
+    pub(super) fn first(&self) -> Result<(InputArgs, GoalArgs), CliError> {
         let path = self.file.display();
         let file = JobsFile::parse(&store::kind::read_toml(&self.file, store::kind::JOBS)?).at(&path)?;
         let job = file.jobs.first().ok_or_else(|| CliError::Refused("contains no jobs".to_owned())).at(&path)?;

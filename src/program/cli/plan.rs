@@ -10,7 +10,7 @@ use super::options::{options, settings};
 use super::output::{check_form, check_new, print_json, save_html};
 use super::{batches, goal, gpu, hints, own};
 use crate::settings::args::{InputArgs, OwnArgs, PlanArgs, RecordedArgs, TableForm};
-use crate::settings::wish::Wish;
+use crate::settings::goal_args::GoalArgs;
 use crate::store::{self, Kind, Paths, bundled, kind};
 use crate::terminal;
 use habitat_base::text;
@@ -26,7 +26,7 @@ use habitat_step::catalog::Catalog;
 use habitat_step::profile::{Profile, Sample};
 
 /// Everything that a plan is made from.
-struct Asked {
+struct PlanInput {
     /// The recorded step; `None` for a black box.
     profile: Option<Profile>,
     predictions: Predictions,
@@ -52,26 +52,26 @@ pub(super) fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<u8, CliError> 
     let paths = Paths::find();
     let catalog = store::catalog(&paths)?;
     let mut prices = own::add(&args.own, store::prices(&paths)?, &catalog)?;
-    let asked = match &args.from {
+    let input = match &args.from {
         Some(file) => {
-            let asked = asked_again(args, file, &catalog)?;
-            prices = own::add(&asked.own, prices, &catalog)?;
-            goal::check_sense(&asked.goal, &prices).at(file.display())?;
-            asked
+            let input = input_of_plan(args, file, &catalog)?;
+            prices = own::add(&input.own, prices, &catalog)?;
+            goal::check_sense(&input.goal, &prices).at(file.display())?;
+            input
         }
-        None => asked(args, &catalog, &prices)?,
+        None => input(args, &catalog, &prices)?,
     };
     let names_step = !args.frontier && plan_form(args).is_none_or(|form| form == PlanForm::Markdown);
-    if asked.request.file.is_none() && !names_step {
-        terminal::say(format_args!("note: {}", asked.label));
+    if input.request.file.is_none() && !names_step {
+        terminal::say(format_args!("note: {}", input.label));
     }
-    let prepared = Prepared::new(&asked.predictions, &prices, &asked.goal).at(&asked.label)?;
+    let prepared = Prepared::new(&input.predictions, &prices, &input.goal).at(&input.label)?;
     if args.frontier {
-        return frontier(args, &asked, &prepared, out);
+        return frontier(args, &input, &prepared, out);
     }
-    let (deadline, budget) = (asked.goal.deadline, asked.goal.budget);
-    let plan = prepared.explained(&asked.predictions, &prices, deadline, budget).at(&asked.label)?;
-    if let Some(before) = &asked.before {
+    let (deadline, budget) = (input.goal.deadline, input.goal.budget);
+    let plan = prepared.explained(&input.predictions, &prices, deadline, budget).at(&input.label)?;
+    if let Some(before) = &input.before {
         let mut changes = Vec::new();
         plan_changes::write(before, &plan, &prices, &mut changes)?;
         let changes = String::from_utf8_lossy(&changes);
@@ -82,19 +82,19 @@ pub(super) fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<u8, CliError> 
             terminal::say(changes.trim_end());
         }
     }
-    write(args, &plan, &asked, &prices, out)?;
+    write(args, &plan, &input, &prices, out)?;
     if let Some(path) = &args.html {
         let frontier = prepared.frontier();
         let report = Report {
-            profile: asked.profile.as_ref(),
-            label: &asked.label,
-            predictions: &asked.predictions,
+            profile: input.profile.as_ref(),
+            label: &input.label,
+            predictions: &input.predictions,
             prices: &prices,
             plan: Some(&plan),
             frontier: &frontier,
             difference: None,
-            lines: &asked.lines,
-            command: &asked.request.command,
+            lines: &input.lines,
+            command: &input.request.command,
             created: store::now(),
         };
         save_html(&report.html(), path, args.force)?;
@@ -103,20 +103,20 @@ pub(super) fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<u8, CliError> 
 }
 
 /// Writes the frontier in the requested form. Returns 1 if there is no plan at all.
-fn frontier(args: &PlanArgs, asked: &Asked, prepared: &Prepared, out: &mut dyn Write) -> Result<u8, CliError> {
+fn frontier(args: &PlanArgs, input: &PlanInput, prepared: &Prepared, out: &mut dyn Write) -> Result<u8, CliError> {
     let points = prepared.frontier();
     let table = frontier::table(&points);
     let mut text = Vec::new();
     match table_form(args) {
         TableForm { json: true, .. } => {
-            print_json(&frontier::json(&points, &asked.predictions.workload.name), &mut text)?;
+            print_json(&frontier::json(&points, &input.predictions.workload.name), &mut text)?;
         }
         TableForm { csv: true, .. } => table.write_csv(&mut text)?,
         TableForm { markdown: true, .. } => table.write_markdown(&mut text)?,
         _ if points.is_empty() => writeln!(text, "No usable offer.")?,
         _ => {
             table.write_lines(terminal::width(), &mut text)?;
-            if asked.goal.deadline.is_some() || asked.goal.budget.is_some() {
+            if input.goal.deadline.is_some() || input.goal.budget.is_some() {
                 writeln!(text, "note: these are all trade-offs, also those beyond the deadline and the budget")?;
             }
         }
@@ -129,7 +129,7 @@ fn frontier(args: &PlanArgs, asked: &Asked, prepared: &Prepared, out: &mut dyn W
 }
 
 /// The request from the flags and the settings.
-fn asked(args: &PlanArgs, catalog: &Catalog, prices: &PriceBook) -> Result<Asked, CliError> {
+fn input(args: &PlanArgs, catalog: &Catalog, prices: &PriceBook) -> Result<PlanInput, CliError> {
     let paths = Paths::find();
     if let Some(file) = &args.input.file
         && let other @ (Kind::BlackBox | Kind::Other(_)) = store::kind(file)?
@@ -152,7 +152,7 @@ fn asked(args: &PlanArgs, catalog: &Catalog, prices: &PriceBook) -> Result<Asked
         let label = file.display().to_string();
         let (own, usd_per_kwh) = (args.own.names(), args.own.usd_per_kwh);
         let request = Request { command, file: Some(label.clone()), own, usd_per_kwh, ..Request::default() };
-        return Ok(Asked {
+        return Ok(PlanInput {
             profile: None,
             predictions,
             goal,
@@ -178,7 +178,7 @@ fn asked(args: &PlanArgs, catalog: &Catalog, prices: &PriceBook) -> Result<Asked
         ..Request::new(command, file, &loaded.profile, &options)?
     };
     let profile = Some(loaded.profile);
-    Ok(Asked {
+    Ok(PlanInput {
         profile,
         predictions,
         goal,
@@ -192,8 +192,8 @@ fn asked(args: &PlanArgs, catalog: &Catalog, prices: &PriceBook) -> Result<Asked
 }
 
 /// The request from a plan's file, for the recorded step that it names or for another recording.
-fn asked_again(args: &PlanArgs, path: &Path, catalog: &Catalog) -> Result<Asked, CliError> {
-    if args.wish != Wish::default() {
+fn input_of_plan(args: &PlanArgs, path: &Path, catalog: &Catalog) -> Result<PlanInput, CliError> {
+    if args.wish != GoalArgs::default() {
         return Err(CliError::Refused(
             "--from uses the work, the limits and the assumptions of the file; omit their flags".to_owned(),
         ));
@@ -242,7 +242,7 @@ fn asked_again(args: &PlanArgs, path: &Path, catalog: &Catalog) -> Result<Asked,
     };
     let profile = Some(loaded.profile);
     let launch = args.launch.launch().or(&before.launch).or(&settings(&Paths::find())?.launch);
-    Ok(Asked {
+    Ok(PlanInput {
         profile,
         predictions,
         launch,
@@ -283,20 +283,26 @@ fn input_again(args: &PlanArgs, request: &Request, sha256: &str) -> InputArgs {
 }
 
 /// Writes the plan in the requested form, to the requested file or to `out`.
-fn write(args: &PlanArgs, plan: &Plan, asked: &Asked, prices: &PriceBook, out: &mut dyn Write) -> Result<(), CliError> {
+fn write(
+    args: &PlanArgs,
+    plan: &Plan,
+    input: &PlanInput,
+    prices: &PriceBook,
+    out: &mut dyn Write,
+) -> Result<(), CliError> {
     let Some(form) = plan_form(args) else {
-        let sample = asked.request.file.is_none().then_some(&asked.label);
-        let lines: Vec<String> = sample.into_iter().chain(&asked.lines).cloned().collect();
+        let sample = input.request.file.is_none().then_some(&input.label);
+        let lines: Vec<String> = sample.into_iter().chain(&input.lines).cloned().collect();
         write_lines(&lines, out)?;
-        summary::write_plan(plan, (&asked.predictions, prices), args.rejected, terminal::width(), out)?;
+        summary::write_plan(plan, (&input.predictions, prices), args.rejected, terminal::width(), out)?;
         return Ok(());
     };
     let texts = form.texts(&Written {
         plan,
-        predictions: &asked.predictions,
-        request: &asked.request,
+        predictions: &input.predictions,
+        request: &input.request,
         created: store::now(),
-        start: &Start::new(asked.launch.clone(), &asked.predictions),
+        start: &Start::new(input.launch.clone(), &input.predictions),
         all_rejected: args.rejected,
         report: None,
     })?;

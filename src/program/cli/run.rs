@@ -104,7 +104,7 @@ fn plainly(session: &Session) -> Result<u8, CliError> {
     let mut finished = running.follow(&mut watcher);
     watcher.gather.end();
     watcher.history.add(&watcher.gather.due());
-    if watcher.written.is_none() && finished.recording.seen() == RecordingStatus::Recorded {
+    if watcher.written.is_none() && finished.recording.status() == RecordingStatus::Recorded {
         watcher.written = Some(session.write(&finished.recording, finished.folder.path(), session.args.force));
     }
     let history = watcher.history.digest(1);

@@ -19,7 +19,7 @@ use habitat_prediction::scale::{extra_time, scaling_factor};
 use habitat_step::profile::Loader;
 
 #[derive(Serialize)]
-struct Told<'a> {
+struct ScalingJson<'a> {
     format: &'static str,
     version: u32,
     gpu: &'a str,
@@ -66,7 +66,7 @@ pub(super) fn run(args: &CalibrateScalingArgs, out: &mut dyn Write) -> Result<u8
     let expected = extra_time(alone[0], &facts, gpus, workload).map_err(CliError::other).at(&loaded.label)?;
     let factor = scaling_factor(alone, &facts, gpus, workload);
     let factor = factor.map_err(CliError::other).at(&loaded.label)?;
-    let told = Told {
+    let told = ScalingJson {
         format: "habitat-scaling",
         version: 1,
         gpu: gpu.slug.as_str(),

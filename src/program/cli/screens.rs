@@ -10,7 +10,7 @@ use super::jobs::Jobs;
 use super::{batches, diff, goal, gpu, hints, options, own, typed};
 use crate::settings::args::{InputArgs, ScreensArgs};
 use crate::settings::file::SettingsFile;
-use crate::settings::wish::Wish;
+use crate::settings::goal_args::GoalArgs;
 use crate::store::{self, Paths};
 use crate::terminal;
 use habitat_base::text::CommandLine;
@@ -132,7 +132,7 @@ pub(super) fn run(mut args: ScreensArgs, out: &mut dyn Write) -> Result<Outcome,
         // Arguments take precedence over the first job.
         if args.input.file.is_none() && args.input.sample.is_none() {
             args.input = InputArgs { waves: args.input.waves, precision: args.input.precision, ..input };
-            if args.wish == Wish::default() {
+            if args.wish == GoalArgs::default() {
                 args.wish = wish;
             }
         }

@@ -65,7 +65,7 @@ struct Cause {
 
 /// JSON form (`habitat-speed`, version 1).
 #[derive(Serialize)]
-struct Told {
+struct SpeedJson {
     format: &'static str,
     version: u32,
     gpu: String,
@@ -101,7 +101,7 @@ pub(super) fn run(args: &CompareSpeedArgs, out: &mut dyn Write) -> Result<u8, Cl
     };
     let causes = if ratio > (high / mid).max(ALIKE) { job.causes(&options, measured, mid) } else { Vec::new() };
     let published = nearest(&workload, &gpu, job.precision(&options));
-    let told = Told {
+    let told = SpeedJson {
         format: "habitat-speed",
         version: 1,
         gpu,

@@ -12,7 +12,7 @@ use habitat_base::text;
 
 /// A message instead of clap's for a mistyped command, a command after its file, or several files; `None` if clap's own
 /// message is better.
-pub fn meant(error: &clap::Error) -> Option<String> {
+pub fn suggestion(error: &clap::Error) -> Option<String> {
     if !matches!(error.kind(), ErrorKind::UnknownArgument | ErrorKind::ArgumentConflict) {
         return None;
     }

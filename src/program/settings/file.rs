@@ -35,7 +35,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-use super::wish::Wish;
+use super::goal_args::GoalArgs;
 use habitat_reports::launch::{Launch, LaunchError};
 
 /// Contents of the file; a missing key is `None` or empty.
@@ -53,7 +53,7 @@ pub struct SettingsFile {
     /// Folder of trained networks.
     pub models: Option<PathBuf>,
     /// Defaults of plans.
-    pub plan: Wish,
+    pub plan: GoalArgs,
     /// How plans start.
     pub launch: Launch,
     /// Key bindings by action.

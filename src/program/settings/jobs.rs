@@ -43,7 +43,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use toml::{Spanned, Table};
 
-use super::wish::{Typed, Wish};
+use super::wish::{GoalArgs, Typed};
 use habitat_base::text;
 use habitat_base::units::{Bytes, Hours, UsdPerHour};
 use habitat_planning::deadline::Deadline;
@@ -92,7 +92,7 @@ pub struct JobTable {
     pub after: Vec<usize>,
     /// Its work and limits.
     #[schemars(flatten)]
-    pub wish: Wish,
+    pub wish: GoalArgs,
     /// Name without the number of a copy, and that number.
     #[schemars(skip)]
     pub copy: (String, Option<u64>),
@@ -252,7 +252,9 @@ impl JobsFile {
         let why = "does not apply to [[machine]], as nothing is rented; omit one of the two, or rent with rent = true \
                    at the top";
         let TopTable { budget, max_usd_per_hour: max_price, ref quota, .. } = self.top;
-        if let Some(key) = (Wish { budget, max_price, quota: quota.clone(), ..Wish::default() }).of_offers().next() {
+        if let Some(key) =
+            (GoalArgs { budget, max_price, quota: quota.clone(), ..GoalArgs::default() }).of_offers().next()
+        {
             return at_key(text, key, format!("{key}: {why}"));
         }
         self.check_jobs(|job| job.wish.of_offers().next(), why)
@@ -352,7 +354,7 @@ fn job(table: Spanned<Table>, text: &str) -> Result<JobTable, JobsFileError> {
     if let Err(why) = time.launch.check() {
         return refused(line_of(text, &span, Some("launch")), &format!("launch: {why}"));
     }
-    let wish: Wish = parsed(wish, text, &span, &name)?;
+    let wish: GoalArgs = parsed(wish, text, &span, &name)?;
     if let Err((key, problem)) = wish.check() {
         return refused(line_of(text, &span, Some(key)), &format!("{key}: {problem}"));
     }

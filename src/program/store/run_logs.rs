@@ -80,7 +80,7 @@ pub fn read(path: &Path, columns: &LogColumns<'_>) -> Result<RunLog, StoreError>
         .trim(csv::Trim::All)
         .from_reader(open(path, Limit::LOG).map_err(|error| StoreError::read(path, error))?);
     let headings = reader.headers().map_err(|error| problem(error.to_string()))?.clone();
-    let found = Found::of(&headings, columns).map_err(problem)?;
+    let found = ColumnIndices::of(&headings, columns).map_err(problem)?;
     let mut log = RunLog { headings: found.headings(&headings), runs: Vec::new(), notes: found.notes.clone() };
     for (index, record) in reader.records().enumerate() {
         let line = |what: String| problem(format!("line {}: {what}", index + 2));
@@ -115,7 +115,7 @@ pub fn read(path: &Path, columns: &LogColumns<'_>) -> Result<RunLog, StoreError>
 }
 
 /// Indices of the columns.
-struct Found {
+struct ColumnIndices {
     time: usize,
     batch: Option<usize>,
     iterations: Option<usize>,
@@ -124,7 +124,7 @@ struct Found {
     notes: Vec<String>,
 }
 
-impl Found {
+impl ColumnIndices {
     fn of(headings: &csv::StringRecord, columns: &LogColumns<'_>) -> Result<Self, String> {
         let time = column(headings, columns.time, TIME)?
             .ok_or_else(|| format!("no column of times among {}; set it with --time", listed(headings)))?;

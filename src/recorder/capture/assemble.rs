@@ -98,7 +98,7 @@ pub fn profile(recording: &Recording, folder: &Path, options: &ImportOptions<'_>
     }
     timed(&mut profile, main, &mut notes);
     if profile.origin.is_none() {
-        notes.extend(main.held.as_ref().map(memory::told));
+        notes.extend(main.held.as_ref().map(memory::words));
     }
     waits_for_data(&mut profile, main, &mut notes);
     if let (Some(origin), Some(torch)) = (&mut profile.origin, &main.torch) {

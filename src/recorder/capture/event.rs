@@ -3,11 +3,11 @@
 use std::sync::mpsc;
 
 use super::messages::Message;
-use crate::live::Wish;
+use crate::live::JobRequest;
 
 /// How a job ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
+pub enum JobExit {
     /// With an exit code.
     Code(i32),
     /// By a signal.
@@ -16,7 +16,7 @@ pub enum Ended {
     Unknown,
 }
 
-impl Ended {
+impl JobExit {
     /// Exit code as shells report it: 128 plus the signal for a job ended by a signal.
     pub fn exit_code(self) -> u8 {
         match self {
@@ -29,9 +29,9 @@ impl Ended {
 
 /// Reason for which we asked a job to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asked {
+pub enum StopReason {
     /// The user requested it.
-    Wished,
+    User,
     /// Its time limit was reached.
     Timeout,
     /// Enough was recorded.
@@ -44,14 +44,14 @@ pub struct Control(pub(super) mpsc::Sender<Event>);
 
 impl Control {
     /// Passes a request on; returns `false` if the job is no longer followed.
-    pub fn wish(&self, wish: Wish) -> bool {
-        self.0.send(Event::Wished(wish)).is_ok()
+    pub fn request(&self, request: JobRequest) -> bool {
+        self.0.send(Event::Requested(request)).is_ok()
     }
 }
 
 /// Output missing from the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cut {
+pub struct LostOutput {
     /// Number of bytes.
     pub bytes: u64,
     /// Reason.
@@ -60,7 +60,7 @@ pub struct Cut {
 
 /// Events on the socket.
 #[derive(Debug)]
-pub(super) enum Heard {
+pub(super) enum SocketEvent {
     Connected,
     /// Refused, because there were too many connections.
     Refused,
@@ -81,13 +81,13 @@ pub(super) const OURSELVES: u32 = 0;
 #[derive(Debug)]
 pub(super) enum Event {
     /// An event on the socket; its sender waits until `until` is dropped.
-    Heard {
-        what: Heard,
+    Socket {
+        event: SocketEvent,
         #[allow(dead_code, reason = "dropped as a signal")]
         until: mpsc::Sender<()>,
     },
     /// Output is missing from the log.
-    Cut(Cut),
+    LostOutput(LostOutput),
     /// The job's output has ended and was written to the log.
     Logged,
     Signal(i32),
@@ -96,6 +96,6 @@ pub(super) enum Event {
         by_terminal: bool,
     },
     Continued,
-    Wished(Wish),
-    Ended(Ended),
+    Requested(JobRequest),
+    Ended(JobExit),
 }

@@ -6,7 +6,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use super::error::CaptureError;
-use super::event::{Asked, Control, Cut, Ended, Event, Heard, OURSELVES};
+use super::event::{Control, Event, JobExit, LostOutput, OURSELVES, SocketEvent, StopReason};
 use super::folder::Folder;
 use super::hook::{self, Settings};
 use super::messages::Message;
@@ -14,7 +14,7 @@ use super::private::Private;
 use super::recording::Recording;
 use super::scan::{ProcessScan, Scanner};
 use super::{cupti, launch, log, socket};
-use crate::live::{StopSignal, Wish};
+use crate::live::{JobRequest, StopSignal};
 
 /// A job to start, and its recording settings.
 #[derive(Debug, Clone)]
@@ -39,9 +39,9 @@ pub struct JobOptions {
 #[derive(Debug)]
 pub struct Finished {
     /// How it ended.
-    pub ended: Ended,
+    pub ended: JobExit,
     /// Reason for which we asked it to end, if we did.
-    pub asked: Option<Asked>,
+    pub stop_reason: Option<StopReason>,
     /// The last signal to us that was passed on to it.
     pub passed: Option<i32>,
     /// Whether it was interrupted from our terminal (Ctrl-C).
@@ -49,7 +49,7 @@ pub struct Finished {
     /// Folder of the traces; removed with this value.
     pub folder: Folder,
     /// Output missing from the log, if any.
-    pub cut: Option<Cut>,
+    pub cut: Option<LostOutput>,
     /// Time from its start to its end.
     pub lasted: Duration,
     /// The recording.
@@ -77,7 +77,7 @@ pub struct Progress<'a> {
     /// The last signal that asked it to end, if any.
     pub ending: Option<StopSignal>,
     /// Output missing from the log, if any.
-    pub cut: Option<&'a Cut>,
+    pub cut: Option<&'a LostOutput>,
     /// Processes without the hook, and processes that outlive the command.
     pub scan: &'a ProcessScan,
     /// Time since its start.
@@ -179,17 +179,17 @@ impl Running {
                         state.resume = Some(now + STOPPING);
                     }
                 }
-                Ok(Event::Wished(Wish::Stop)) if state.ended.is_none() => {
-                    deadline = Some(now + state.ask(&job, Asked::Wished));
+                Ok(Event::Requested(JobRequest::Stop)) if state.ended.is_none() => {
+                    deadline = Some(now + state.ask(&job, StopReason::User));
                 }
                 Ok(event) => {
-                    if let Event::Heard { what: Heard::Message { pid, message }, .. } = &event {
+                    if let Event::Socket { event: SocketEvent::Message { pid, message }, .. } = &event {
                         watch.hear(*pid, message, began.elapsed());
                     }
                     let had_ended = state.ended.is_some();
                     state.take(event);
                     if !had_ended && state.ended.is_some() {
-                        socket.close_the_line();
+                        socket.connect_last();
                     }
                 }
                 Err(RecvTimeoutError::Timeout) if state.resume.is_some_and(|resume| resume <= now) => {
@@ -199,7 +199,7 @@ impl Running {
                 }
                 Err(RecvTimeoutError::Timeout) if deadline.is_none_or(|deadline| deadline > now) => {}
                 Err(_) if state.ended.is_some() => break,
-                Err(_) => deadline = Some(now + state.ask(&job, Asked::Timeout)),
+                Err(_) => deadline = Some(now + state.ask(&job, StopReason::Timeout)),
             }
             scanner.look(&state.recording, now);
             if let (Some(pace), true) = (pace, next_look.is_some_and(|look| look <= now)) {
@@ -207,7 +207,7 @@ impl Running {
                 next_look = Some(Instant::now() + pace);
             }
             if state.ended.is_some() {
-                if state.talking == 0 && state.all_heard && (state.logged || options.log.is_none()) {
+                if state.talking == 0 && state.all_connected && (state.logged || options.log.is_none()) {
                     break;
                 }
                 let latest = Instant::now() + LAST_WORDS;
@@ -215,25 +215,25 @@ impl Running {
             } else if !is_complete && state.recording.is_complete(options.settings.windows, ENOUGH_STEPS) {
                 is_complete = true;
                 watch.complete(&state.recording, folder.path());
-                if options.stop_after && state.asked.is_none() {
-                    deadline = Some(Instant::now() + state.ask(&job, Asked::Recorded));
+                if options.stop_after && state.stop_reason.is_none() {
+                    deadline = Some(Instant::now() + state.ask(&job, StopReason::Recorded));
                 }
             }
         }
         job.to_background();
-        let ended = state.ended.unwrap_or(Ended::Unknown);
-        let interrupted = job.had_terminal() && ended == Ended::Signal(launch::INTERRUPT);
-        let State { asked, passed, recording, cut, .. } = state;
+        let ended = state.ended.unwrap_or(JobExit::Unknown);
+        let interrupted = job.had_terminal() && ended == JobExit::Signal(launch::INTERRUPT);
+        let State { stop_reason, passed, recording, cut, .. } = state;
         let scan = scanner.finish(&recording);
-        Finished { ended, asked, passed, interrupted, folder, cut, lasted: began.elapsed(), recording, scan }
+        Finished { ended, stop_reason, passed, interrupted, folder, cut, lasted: began.elapsed(), recording, scan }
     }
 }
 
 /// The signal to send after `before`. Only a user's request starts with an interrupt.
-fn follows(before: Option<StopSignal>, why: Asked) -> StopSignal {
+fn follows(before: Option<StopSignal>, why: StopReason) -> StopSignal {
     match (before, why) {
-        (None, Asked::Wished) => StopSignal::Interrupt,
-        (None, Asked::Timeout | Asked::Recorded) => StopSignal::Terminate,
+        (None, StopReason::User) => StopSignal::Interrupt,
+        (None, StopReason::Timeout | StopReason::Recorded) => StopSignal::Terminate,
         (Some(sent), _) => sent.stronger().unwrap_or(sent),
     }
 }
@@ -243,7 +243,7 @@ fn follows(before: Option<StopSignal>, why: Asked) -> StopSignal {
 struct State {
     recording: Recording,
     /// First reason for which we asked it to end, and the last signal sent.
-    asked: Option<Asked>,
+    stop_reason: Option<StopReason>,
     sent: Option<StopSignal>,
     /// The last signal passed on.
     passed: Option<i32>,
@@ -253,11 +253,11 @@ struct State {
     /// Number of open connections.
     talking: u64,
     /// Whether every connection made before the job's end has been counted.
-    all_heard: bool,
+    all_connected: bool,
     /// Output missing from the log, and whether all of the job's output was received.
-    cut: Option<Cut>,
+    cut: Option<LostOutput>,
     logged: bool,
-    ended: Option<Ended>,
+    ended: Option<JobExit>,
 }
 
 impl State {
@@ -267,9 +267,9 @@ impl State {
     }
 
     /// Asks the job to end, with a stronger signal than the last time; returns the time that it may take.
-    fn ask(&mut self, job: &launch::Job, why: Asked) -> Duration {
+    fn ask(&mut self, job: &launch::Job, why: StopReason) -> Duration {
         let signal = follows(self.sent, why);
-        self.asked.get_or_insert(why);
+        self.stop_reason.get_or_insert(why);
         self.sent = Some(signal);
         job.send(signal);
         signal.grace()
@@ -277,28 +277,28 @@ impl State {
 
     fn take(&mut self, event: Event) {
         match event {
-            Event::Heard { what, .. } => self.hear(what),
-            Event::Cut(cut) => self.cut = Some(cut),
+            Event::Socket { event, .. } => self.on_socket(event),
+            Event::LostOutput(cut) => self.cut = Some(cut),
             Event::Logged => self.logged = true,
             Event::Ended(ended) => self.ended = Some(ended),
             Event::Continued => self.stopped = false,
-            Event::Signal(_) | Event::Stopped { .. } | Event::Wished(_) => {}
+            Event::Signal(_) | Event::Stopped { .. } | Event::Requested(_) => {}
         }
     }
 
-    fn hear(&mut self, what: Heard) {
-        match what {
-            Heard::Connected => self.talking += 1,
-            Heard::Disconnected { connection, problem } => {
+    fn on_socket(&mut self, event: SocketEvent) {
+        match event {
+            SocketEvent::Connected => self.talking += 1,
+            SocketEvent::Disconnected { connection, problem } => {
                 self.talking = self.talking.saturating_sub(1);
                 if let Some(problem) = problem {
                     self.recording
                         .garble(habitat_base::text::clean(&format!("connection {connection}: {problem}"), 400));
                 }
             }
-            Heard::Refused => self.recording.refused += 1,
-            Heard::Message { pid: OURSELVES, .. } => self.all_heard = true,
-            Heard::Message { pid, message } => self.recording.hear(pid, message),
+            SocketEvent::Refused => self.recording.refused += 1,
+            SocketEvent::Message { pid: OURSELVES, .. } => self.all_connected = true,
+            SocketEvent::Message { pid, message } => self.recording.hear(pid, message),
         }
     }
 }
@@ -309,19 +309,19 @@ mod tests {
 
     #[test]
     fn who_wishes_a_job_to_end_interrupts_it_first() {
-        let first = follows(None, Asked::Wished);
-        let second = follows(Some(first), Asked::Wished);
+        let first = follows(None, StopReason::User);
+        let second = follows(Some(first), StopReason::User);
         assert_eq!([first, second], [StopSignal::Interrupt, StopSignal::Terminate]);
-        for why in [Asked::Timeout, Asked::Recorded] {
+        for why in [StopReason::Timeout, StopReason::Recorded] {
             assert_eq!(follows(None, why), StopSignal::Terminate);
         }
-        assert_eq!(follows(Some(second), Asked::Timeout), StopSignal::Kill);
-        assert_eq!(follows(Some(StopSignal::Kill), Asked::Wished), StopSignal::Kill);
+        assert_eq!(follows(Some(second), StopReason::Timeout), StopSignal::Kill);
+        assert_eq!(follows(Some(StopSignal::Kill), StopReason::User), StopSignal::Kill);
     }
 
     #[test]
     fn exit_codes_are_those_of_shells() {
-        assert_eq!(Ended::Code(3).exit_code(), 3);
-        assert_eq!(Ended::Signal(9).exit_code(), 137);
+        assert_eq!(JobExit::Code(3).exit_code(), 3);
+        assert_eq!(JobExit::Signal(9).exit_code(), 137);
     }
 }

@@ -26,7 +26,7 @@ use nix::unistd::{Pid, getpgrp, tcgetpgrp, tcsetpgrp};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
 
 use super::error::CaptureError;
-use super::event::{Ended, Event};
+use super::event::{Event, JobExit};
 use crate::live::StopSignal;
 
 /// The signal of Ctrl-C.
@@ -134,8 +134,8 @@ fn pass_signals(events: &Sender<Event>) -> io::Result<()> {
 fn wait(pid: Pid, events: &Sender<Event>) {
     loop {
         let event = match waitpid(pid, Some(WaitPidFlag::WUNTRACED | WaitPidFlag::WCONTINUED)) {
-            Ok(WaitStatus::Exited(_, code)) => Event::Ended(Ended::Code(code)),
-            Ok(WaitStatus::Signaled(_, signal, _)) => Event::Ended(Ended::Signal(signal as i32)),
+            Ok(WaitStatus::Exited(_, code)) => Event::Ended(JobExit::Code(code)),
+            Ok(WaitStatus::Signaled(_, signal, _)) => Event::Ended(JobExit::Signal(signal as i32)),
             Ok(WaitStatus::Stopped(_, signal)) => {
                 // Stop signals of Ctrl-Z, and of reading or writing in the background.
                 let by_terminal = matches!(signal, Signal::SIGTSTP | Signal::SIGTTIN | Signal::SIGTTOU);
@@ -143,7 +143,7 @@ fn wait(pid: Pid, events: &Sender<Event>) {
             }
             Ok(WaitStatus::Continued(_)) => Event::Continued,
             Ok(_) | Err(nix::errno::Errno::EINTR) => continue,
-            Err(_) => Event::Ended(Ended::Unknown),
+            Err(_) => Event::Ended(JobExit::Unknown),
         };
         let ended = matches!(event, Event::Ended(_));
         if events.send(event).is_err() || ended {

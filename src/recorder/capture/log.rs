@@ -26,7 +26,7 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
 
 use super::error::CaptureError;
-use super::event::{Cut, Event};
+use super::event::{Event, LostOutput};
 
 /// Argument that makes this program write a log.
 pub const COMMAND: &str = "job-log";
@@ -90,7 +90,9 @@ fn attend(mut started: Started, from: PipeReader, to: &File, events: &Sender<Eve
         let (mut child, news) = started;
         for line in news.lines().map_while(Result::ok) {
             let event = match line.split_once(' ').map(|(bytes, why)| (bytes.parse(), why)) {
-                Some((Ok(bytes), why)) => Event::Cut(Cut { bytes, why: habitat_base::text::clean(why, 200) }),
+                Some((Ok(bytes), why)) => {
+                    Event::LostOutput(LostOutput { bytes, why: habitat_base::text::clean(why, 200) })
+                }
                 _ => Event::Logged,
             };
             // The job may no longer be followed.
@@ -102,7 +104,7 @@ fn attend(mut started: Started, from: PipeReader, to: &File, events: &Sender<Eve
         match begin(&from, to) {
             Ok(again) => started = again,
             Err(error) => {
-                let dropped = Event::Cut(Cut { bytes: 0, why: error.to_string() });
+                let dropped = Event::LostOutput(LostOutput { bytes: 0, why: error.to_string() });
                 let _ = events.send(dropped);
                 let _ = io::copy(&mut { from }, &mut io::sink());
                 let _ = events.send(Event::Logged);
@@ -131,7 +133,7 @@ pub fn write() -> io::Result<()> {
     tell(READS);
     // Bypasses the buffer of Rust's standard output.
     let to = File::from(std::os::fd::AsFd::as_fd(&io::stdout()).try_clone_to_owned()?);
-    drain(&mut io::stdin().lock(), to, &|cut: &Cut| tell(&format!("{} {}", cut.bytes, cut.why)));
+    drain(&mut io::stdin().lock(), to, &|cut: &LostOutput| tell(&format!("{} {}", cut.bytes, cut.why)));
     tell("written");
     Ok(())
 }
@@ -153,13 +155,13 @@ impl Dropped {
         }
     }
 
-    fn cut(&self, bytes: u64) -> Cut {
-        Cut { bytes, why: self.why.lock().map(|why| why.clone()).unwrap_or_default() }
+    fn cut(&self, bytes: u64) -> LostOutput {
+        LostOutput { bytes, why: self.why.lock().map(|why| why.clone()).unwrap_or_default() }
     }
 }
 
 /// Reads everything and writes what can be written.
-fn drain(from: &mut dyn Read, to: impl Write + Send + 'static, tell: &dyn Fn(&Cut)) {
+fn drain(from: &mut dyn Read, to: impl Write + Send + 'static, tell: &dyn Fn(&LostOutput)) {
     let dropped = Arc::new(Dropped::default());
     let (pieces, waiting) = mpsc::sync_channel::<Vec<u8>>(WAITING);
     let of_writer = dropped.clone();
@@ -214,7 +216,7 @@ fn offer(pieces: &SyncSender<Vec<u8>>, mut piece: Vec<u8>, patience: Duration) -
 fn put(to: &mut impl Write, piece: &[u8], dropped: &Dropped) {
     let missing = dropped.since.load(Ordering::Relaxed);
     if missing > 0 {
-        let Cut { bytes, why } = dropped.cut(missing);
+        let LostOutput { bytes, why } = dropped.cut(missing);
         let note = format!("\n[habitat-tui: {bytes} bytes of output are missing here: {why}]\n");
         if to.write_all(note.as_bytes()).is_err() {
             dropped.add(piece.len(), &why);

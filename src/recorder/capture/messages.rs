@@ -301,7 +301,7 @@ pub enum Window {
         peak_memory_bytes: Option<u64>,
         /// Memory that stays allocated between steps.
         #[serde(default)]
-        held: Option<Held>,
+        held: Option<TensorMemory>,
     },
     /// The trace was written to disk.
     Written {
@@ -341,7 +341,7 @@ pub enum Window {
 
 /// Memory that stays allocated between steps, in bytes of tensors right after the optimizer's step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Held {
+pub struct TensorMemory {
     /// Device of the parameters, `cuda` or `cpu`; only tensors there are counted.
     pub device: String,
     /// Parameters, and the model's buffers if `whole_model`.

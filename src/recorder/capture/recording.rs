@@ -130,7 +130,7 @@ impl Recording {
     }
 
     /// Outcome so far.
-    pub fn seen(&self) -> RecordingStatus {
+    pub fn status(&self) -> RecordingStatus {
         if self.processes.values().any(|process| !process.windows.is_empty()) {
             return RecordingStatus::Recorded;
         }
@@ -221,25 +221,25 @@ mod tests {
     #[test]
     fn what_was_seen_is_told_apart() {
         let mut recording = Recording::default();
-        assert_eq!(recording.seen(), RecordingStatus::NoPython);
+        assert_eq!(recording.status(), RecordingStatus::NoPython);
         recording.hear(1, hello(Stage::Python));
-        assert_eq!(recording.seen(), RecordingStatus::NoTorch);
+        assert_eq!(recording.status(), RecordingStatus::NoTorch);
         recording.hear(1, hello(Stage::Torch));
-        assert_eq!(recording.seen(), RecordingStatus::NoSteps);
+        assert_eq!(recording.status(), RecordingStatus::NoSteps);
         let mut old = recording.clone();
         old.hear(1, Message::Refused { reason: "torch_too_old".into() });
-        assert_eq!(old.seen(), RecordingStatus::TooOld("2.15.0".into()));
+        assert_eq!(old.status(), RecordingStatus::TooOld("2.15.0".into()));
         recording.hear(1, steps(2, 6));
-        assert_eq!(recording.seen(), RecordingStatus::TooFew { steps: 7, in_window: false, is_all: false });
+        assert_eq!(recording.status(), RecordingStatus::TooFew { steps: 7, in_window: false, is_all: false });
         recording.hear(1, Message::Window(Window::Opened { step: 10, cost_us: 5.0, note: None }));
-        assert_eq!(recording.seen(), RecordingStatus::TooFew { steps: 10, in_window: true, is_all: false });
+        assert_eq!(recording.status(), RecordingStatus::TooFew { steps: 10, in_window: true, is_all: false });
         let mut dropped = recording.clone();
         dropped.hear(1, Message::Window(Window::Dropped { step: 11, reason: "users_profiler".into(), number: None }));
-        assert_eq!(dropped.seen(), RecordingStatus::Dropped(vec!["users_profiler".into()]));
+        assert_eq!(dropped.status(), RecordingStatus::Dropped(vec!["users_profiler".into()]));
         // The trace may arrive before the window is reported as closed.
         recording.hear(1, written(1));
         recording.hear(1, closed());
-        assert_eq!(recording.seen(), RecordingStatus::Recorded);
+        assert_eq!(recording.status(), RecordingStatus::Recorded);
     }
 
     #[test]
@@ -454,12 +454,12 @@ mod tests {
         let mut recording = Recording::default();
         let hello = Hello { version: 1, pid: 1, stage: Stage::Cuda, python: None, torch: None, rank: None };
         recording.hear(1, Message::Hello(hello.clone()));
-        assert_eq!(recording.seen(), RecordingStatus::NoKernels(vec![]));
+        assert_eq!(recording.status(), RecordingStatus::NoKernels(vec![]));
         recording.hear(1, Message::Refused { reason: "no CUPTI".into() });
-        assert_eq!(recording.seen(), RecordingStatus::NoKernels(vec!["no CUPTI".into()]));
+        assert_eq!(recording.status(), RecordingStatus::NoKernels(vec!["no CUPTI".into()]));
         recording.hear(2, Message::Hello(Hello { pid: 2, ..hello }));
         recording.hear(2, Message::Window(Window::Opened { step: 0, cost_us: 5.0, note: None }));
-        assert!(matches!(recording.seen(), RecordingStatus::NoKernels(reasons) if reasons.len() == 2));
+        assert!(matches!(recording.status(), RecordingStatus::NoKernels(reasons) if reasons.len() == 2));
         assert!(!recording.is_complete(1, 20));
         recording.hear(2, closed());
         for (pid, kernels) in [(1, 3), (2, 500)] {
@@ -470,7 +470,7 @@ mod tests {
                 Window::Written { number, first, last, file, bytes, cost_us, kernels, lost: 0, seconds: Some(5.0) };
             recording.hear(pid, Message::Window(window));
         }
-        assert_eq!(recording.seen(), RecordingStatus::Recorded);
+        assert_eq!(recording.status(), RecordingStatus::Recorded);
         assert!(recording.is_complete(1, 20));
         let recorded = recording.recorded();
         assert_eq!(recorded.len(), 1);

@@ -14,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::error::{CaptureError, LONGEST_SOCKET_PATH};
-use super::event::{Event, Heard, OURSELVES};
+use super::event::{Event, OURSELVES, SocketEvent};
 use super::folder::Folder;
 use super::messages::{self, Hello, Message};
 use super::private::Private;
@@ -37,10 +37,10 @@ pub(super) struct Socket {
 }
 
 /// Sends an event and waits until it was handled; returns `false` if there is no receiver any more.
-fn send(events: &Sender<Event>, what: Heard) -> bool {
+fn send(events: &Sender<Event>, event: SocketEvent) -> bool {
     let (until, taken) = mpsc::channel::<()>();
     // Dropped with the event.
-    let is_sent = events.send(Event::Heard { what, until }).is_ok();
+    let is_sent = events.send(Event::Socket { event, until }).is_ok();
     let _ = taken.recv();
     is_sent
 }
@@ -48,7 +48,7 @@ fn send(events: &Sender<Event>, what: Heard) -> bool {
 impl Socket {
     /// Connects last: connections are accepted in order, so once this message arrives, all earlier connections have
     /// been accepted.
-    pub(super) fn close_the_line(&self) {
+    pub(super) fn connect_last(&self) {
         let (path, events) = (self.path.clone(), self.events.clone());
         let version = messages::VERSION;
         let text = format!(r#"{{"type":"hello","version":{version},"pid":{OURSELVES},"stage":"python"}}"#);
@@ -61,7 +61,7 @@ impl Socket {
         thread::spawn(move || {
             if connect().is_err() {
                 // No other process can be heard either.
-                send(&events, Heard::Message { pid: OURSELVES, message: Message::Unknown });
+                send(&events, SocketEvent::Message { pid: OURSELVES, message: Message::Unknown });
             }
         });
     }
@@ -84,22 +84,22 @@ pub(super) fn listen(folder: &Path, private: &Private, events: Sender<Event>) ->
         for (connection, stream) in (1_u64..).zip(listener.incoming()) {
             let Ok(stream) = stream else { continue };
             let Some(slot) = slots.take() else {
-                if send(&events, Heard::Refused) {
+                if send(&events, SocketEvent::Refused) {
                     continue;
                 }
                 return;
             };
-            if !send(&events, Heard::Connected) {
+            if !send(&events, SocketEvent::Connected) {
                 return;
             }
             let (of_thread, parser) = (events.clone(), parser.clone());
             let begun = thread::Builder::new().stack_size(STACK).spawn(move || {
                 let problem = converse(stream, &of_thread, &parser).err().map(|error| error.to_string());
-                send(&of_thread, Heard::Disconnected { connection, problem });
+                send(&of_thread, SocketEvent::Disconnected { connection, problem });
                 drop(slot);
             });
             if let Err(error) = begun {
-                send(&events, Heard::Disconnected { connection, problem: Some(error.to_string()) });
+                send(&events, SocketEvent::Disconnected { connection, problem: Some(error.to_string()) });
             }
         }
     });
@@ -185,7 +185,7 @@ fn converse(stream: UnixStream, events: &Sender<Event>, parser: &Sender<Unparsed
             (Some(pid), _) => pid,
             (None, _) => return wrong("a message before a greeting".to_owned()),
         };
-        if !send(events, Heard::Message { pid: from, message }) {
+        if !send(events, SocketEvent::Message { pid: from, message }) {
             return Ok(());
         }
     }
@@ -207,9 +207,9 @@ mod tests {
         Private::first(places.to_vec()).unwrap()
     }
 
-    fn next(heard: &Receiver<Event>) -> Heard {
+    fn next(heard: &Receiver<Event>) -> SocketEvent {
         match heard.recv().unwrap() {
-            Event::Heard { what, .. } => what,
+            Event::Socket { event, .. } => event,
             other => panic!("{other:?}"),
         }
     }
@@ -233,16 +233,16 @@ mod tests {
         let socket = listen(folder.path(), &private(&[folder.path().join("p")]), events).unwrap();
         for said in [&b"GET / HTTP/1.1\r\n\r\n"[..], b"\x10\0\0\0{\"type\":\"exit\",", b""] {
             UnixStream::connect(&socket.path).unwrap().write_all(said).unwrap();
-            assert!(matches!(next(&heard), Heard::Connected));
-            let Heard::Disconnected { problem, .. } = next(&heard) else { panic!() };
+            assert!(matches!(next(&heard), SocketEvent::Connected));
+            let SocketEvent::Disconnected { problem, .. } = next(&heard) else { panic!() };
             assert_eq!(problem.is_some(), !said.is_empty());
         }
         let old = br#"{"type":"hello","version":9,"pid":1,"stage":"torch"}"#;
         let mut stream = UnixStream::connect(&socket.path).unwrap();
         stream.write_all(&(old.len() as u32).to_le_bytes()).unwrap();
         stream.write_all(old).unwrap();
-        assert!(matches!(next(&heard), Heard::Connected));
-        let Heard::Disconnected { problem: Some(problem), .. } = next(&heard) else { panic!() };
+        assert!(matches!(next(&heard), SocketEvent::Connected));
+        let SocketEvent::Disconnected { problem: Some(problem), .. } = next(&heard) else { panic!() };
         assert!(problem.contains("version 9"), "{problem}");
     }
 
@@ -261,8 +261,8 @@ mod tests {
         let (mut connected, mut refused) = (0, 0);
         while refused < 5 {
             match next(&heard) {
-                Heard::Connected => connected += 1,
-                Heard::Refused => refused += 1,
+                SocketEvent::Connected => connected += 1,
+                SocketEvent::Refused => refused += 1,
                 other => panic!("{other:?}"),
             }
         }
@@ -274,9 +274,9 @@ mod tests {
         drop(flood);
         let mut ended = 0;
         while ended < MOST {
-            ended += usize::from(matches!(next(&heard), Heard::Disconnected { .. }));
+            ended += usize::from(matches!(next(&heard), SocketEvent::Disconnected { .. }));
         }
         UnixStream::connect(&socket.path).unwrap();
-        while !matches!(next(&heard), Heard::Connected) {}
+        while !matches!(next(&heard), SocketEvent::Connected) {}
     }
 }

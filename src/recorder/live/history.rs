@@ -15,7 +15,7 @@ pub const FIRST: u64 = 5;
 /// Distances that are judged at a time for whether they come by chance, and the fewest that can be.
 pub const GAPS: (usize, usize) = (16, 8);
 /// Deviation of a distance from the median, as a share, up to which it is the same.
-const SAME: f64 = 0.05;
+const PERIOD_TOLERANCE: f64 = 0.05;
 
 /// Whether these numbers of steps between long steps vary by chance, as where other programs use the processors. Those
 /// of periodic work are about the same, or, for several kinds of work, multiples of a number.
@@ -23,7 +23,7 @@ pub fn are_irregular(gaps: &[u64]) -> bool {
     let middle = median(&mut gaps.iter().map(|gap| *gap as f64).collect::<Vec<_>>());
     let Some(middle) = middle.filter(|_| gaps.len() >= GAPS.1) else { return false };
     // One of twelve may differ, as when a validation is due.
-    let others = gaps.iter().filter(|gap| (**gap as f64 - middle).abs() > SAME * middle).count();
+    let others = gaps.iter().filter(|gap| (**gap as f64 - middle).abs() > PERIOD_TOLERANCE * middle).count();
     others * 12 > gaps.len() && gaps.iter().copied().fold(0, greatest_divisor) == 1
 }
 

@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::waits_for;
 use crate::parts::{self, PartJson};
 use crate::plans::TotalJson;
-use crate::words::Told;
+use crate::words::Note;
 use crate::words::assumed::{Assumed, assumed};
 use habitat_base::units::{Hours, Range};
 use habitat_planning::plan::jobs::{Aim, JobsPlan, PlannedJob, SoftDeadline, TimeCost};
@@ -64,14 +64,14 @@ pub struct JobsJson<'a> {
     pub lower_bound: Option<f64>,
     /// Reasons why no plan exists, and changes that would allow one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub reasons: Vec<Told>,
+    pub reasons: Vec<Note>,
     /// The solver.
     pub solver: &'a SolverReport,
     /// Warnings on the predicted times; absent if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub warnings: Vec<Told>,
+    pub warnings: Vec<Note>,
     /// Fallbacks that affect the result.
-    pub notes: Vec<Told>,
+    pub notes: Vec<Note>,
 }
 
 /// One job of the plan.
@@ -109,7 +109,7 @@ pub struct JobJson<'a> {
     /// Assumptions about the job, with their sources.
     pub assumptions: Vec<Assumed>,
     /// Notes on the job.
-    pub notes: Vec<Told>,
+    pub notes: Vec<Note>,
 }
 
 /// US dollars of time.
@@ -158,10 +158,10 @@ pub(crate) fn json(plan: &JobsPlan) -> JobsJson<'_> {
         total: plan.total.as_ref().map(TotalJson::new),
         time_cost: plan.time_cost.as_ref().map(TimeJson::new),
         lower_bound: plan.bound,
-        reasons: Told::all(&plan.reasons),
+        reasons: Note::all(&plan.reasons),
         solver: &plan.solver,
-        warnings: Told::all(&plan.warnings),
-        notes: Told::all(&plan.notes),
+        warnings: Note::all(&plan.warnings),
+        notes: Note::all(&plan.notes),
     }
 }
 
@@ -186,6 +186,6 @@ fn job<'a>(plan: &'a JobsPlan, job: &'a PlannedJob) -> JobJson<'a> {
         time_cost: has_price.then(|| TimeJson::new(&job.time_cost(confidence))),
         part: parts::part(&job.part),
         assumptions: assumed(&job.goal),
-        notes: Told::all(&job.notes),
+        notes: Note::all(&job.notes),
     }
 }

@@ -5,7 +5,7 @@ use crate::plan_toml::PlanFile;
 use crate::{format, outcome};
 use habitat_base::text::clean;
 use habitat_base::units::{GpuSlug, Hours, Micros, Range, Usd};
-use habitat_recorder::live::{Aim, Planned, Snapshot};
+use habitat_recorder::live::{Aim, PlanFigures, Snapshot};
 use habitat_step::profile::Profile;
 
 /// The aim of a job that does all the work of a plan: its steps and the plan.
@@ -22,7 +22,7 @@ pub fn aim(file: &PlanFile) -> Result<Aim, &'static str> {
     let steps_only = steps * range(first.step_time_us).mid / 3.6e9;
     let before = (totals.hours[1].get() - steps_only).clamp(0.0, file.goal.assumptions.setup.get());
     let spent = first.price_usd_per_hour.get() * before;
-    let plan = Planned {
+    let plan = PlanFigures {
         gpu: GpuSlug::new(&first.gpu).ok(),
         price: Some(first.price_usd_per_hour),
         hours: range(totals.hours.map(|hours| (hours.get() - before).max(0.0))).map(Hours::known),
@@ -35,7 +35,7 @@ pub fn aim(file: &PlanFile) -> Result<Aim, &'static str> {
 }
 
 /// Name of the device that a step of the job was recorded on, if that is not the GPU of its plan.
-pub(super) fn other_device(plan: &Planned, profile: Option<&Profile>) -> Option<String> {
+pub(super) fn other_device(plan: &PlanFigures, profile: Option<&Profile>) -> Option<String> {
     let planned = plan.gpu.as_ref()?;
     let Some(origin) = &profile?.origin else { return Some("a CPU".to_owned()) };
     match (&origin.gpu, &origin.gpu_name) {
@@ -82,7 +82,7 @@ fn done(aim: &Aim, seen: &Snapshot) -> f64 {
 }
 
 /// Work done, beside the share that the plan has by now, and the end.
-fn work(aim: &Aim, seen: &Snapshot, plan: &Planned, end: Option<&Range<Hours>>, elapsed: Hours) -> Line {
+fn work(aim: &Aim, seen: &Snapshot, plan: &PlanFigures, end: Option<&Range<Hours>>, elapsed: Hours) -> Line {
     let by_now = (elapsed.get() / plan.hours.mid.get().max(1e-9)).min(1.0);
     let (share, planned) = (format::percent(1.0 - done(aim, seen)), format::percent(1.0 - by_now));
     let hours = format::hours_with_range(&plan.hours);
@@ -95,7 +95,7 @@ fn work(aim: &Aim, seen: &Snapshot, plan: &Planned, end: Option<&Range<Hours>>, 
 }
 
 /// The mean step beside the planned one, if it is outside the plan's range.
-fn step(seen: &Snapshot, plan: &Planned) -> Option<Line> {
+fn step(seen: &Snapshot, plan: &PlanFigures) -> Option<Line> {
     let mean = seen.times?.mean;
     let is_planned = (plan.step.low.get()..=plan.step.high.get()).contains(&mean.get());
     let more = mean.get() / plan.step.mid.get() - 1.0;
@@ -116,7 +116,7 @@ fn time(deadline: Hours, end: &Range<Hours>) -> Line {
 }
 
 /// Money spent and left.
-fn money(plan: &Planned, price: Option<&Price>, seen: &Snapshot, rest: Option<&Range<Hours>>) -> Line {
+fn money(plan: &PlanFigures, price: Option<&Price>, seen: &Snapshot, rest: Option<&Range<Hours>>) -> Line {
     let Some(price) = price else { return ("", format!("planned cost {}", format::usd_with_range(&plan.cost)), false) };
     let spent = cost(price, seen);
     let all = rest.map_or(spent, |rest| spent + price.per_hour * rest.mid);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     fn aim(deadline: f64, budget: f64) -> Aim {
-        let plan = Planned {
+        let plan = PlanFigures {
             gpu: GpuSlug::new("l4").ok(),
             price: Some(UsdPerHour::known(2.0)),
             hours: Range { low: 7.0, mid: 8.0, high: 9.0 }.map(Hours::known),

@@ -7,12 +7,12 @@ use crate::format::{self, number};
 use habitat_base::text::{dollars, duration, grouped};
 use habitat_base::units::{GIB, Hours};
 use habitat_planning::Coded;
-use habitat_planning::plan::problem::SAME;
+use habitat_planning::plan::problem::RELATIVE_TOLERANCE;
 use habitat_planning::plan::{Lift, Machines, NoPlan, RejectionKind, SharedLimit};
 
 /// Rounds up to a multiple of `step`, ignoring rounding errors.
 fn up(value: f64, step: f64) -> f64 {
-    ((value / step) * (1.0 - SAME) - SAME).ceil().max(0.0) * step
+    ((value / step) * (1.0 - RELATIVE_TOLERANCE) - RELATIVE_TOLERANCE).ceil().max(0.0) * step
 }
 
 /// Hours, rounded up to minutes below an hour, otherwise to tenths of an hour.

@@ -4,22 +4,22 @@ use std::collections::BTreeSet;
 
 use super::Words;
 use habitat_planning::pricing::spot::{self, SpotSource, Watched};
-use habitat_planning::pricing::{Doubt, Held, Intensity, Offer, Unusable};
+use habitat_planning::pricing::{Intensity, Offer, Ownership, PriceIssue, Unusable};
 
 /// Remedy for a price that has ended.
 const RENEW: &str = "run `habitat-tui prices update`, or enter its price in a price file";
 
 /// One or two words for a doubt.
-pub const fn mark(doubt: &Doubt) -> &'static str {
+pub const fn mark(doubt: &PriceIssue) -> &'static str {
     match doubt {
-        Doubt::NoDate => "no date",
-        Doubt::Future { .. } => "future date",
-        Doubt::Old { .. } => "old",
-        Doubt::Superseded { .. } => "superseded",
-        Doubt::PeerToPeer => "peer-to-peer",
-        Doubt::LowSpot { .. } => "low spot",
-        Doubt::FarOff { times, .. } if *times < 1.0 => "far below others",
-        Doubt::FarOff { .. } => "far above others",
+        PriceIssue::NoDate => "no date",
+        PriceIssue::Future { .. } => "future date",
+        PriceIssue::Old { .. } => "old",
+        PriceIssue::Superseded { .. } => "superseded",
+        PriceIssue::PeerToPeer => "peer-to-peer",
+        PriceIssue::LowSpot { .. } => "low spot",
+        PriceIssue::FarOff { times, .. } if *times < 1.0 => "far below others",
+        PriceIssue::FarOff { .. } => "far above others",
     }
 }
 
@@ -34,16 +34,16 @@ pub fn region(region: &str) -> &str {
 }
 
 /// One or two words for each doubt; empty without doubts.
-pub fn marks(doubts: &[Doubt]) -> String {
+pub fn marks(doubts: &[PriceIssue]) -> String {
     doubts.iter().map(mark).collect::<Vec<_>>().join(", ")
 }
 
 /// Explanations of the doubts; empty without doubts.
-pub fn doubts(doubts: &[Doubt]) -> String {
+pub fn doubts(doubts: &[PriceIssue]) -> String {
     super::joined(doubts, "; ")
 }
 
-impl Words for Doubt {
+impl Words for PriceIssue {
     fn words(&self) -> String {
         match self {
             Self::NoDate => "its source has no date".to_owned(),
@@ -73,7 +73,7 @@ impl Words for Unusable {
     }
 }
 
-impl Words for Held {
+impl Words for Ownership {
     fn words(&self) -> String {
         match self {
             Self::Owned { kw, pue, usd_per_kwh, wear } => {
@@ -143,21 +143,21 @@ mod tests {
     #[test]
     fn doubts_name_their_figures() {
         for (doubt, mark_of, words) in [
-            (Doubt::Old { days: 386 }, "old", "386 days old"),
+            (PriceIssue::Old { days: 386 }, "old", "386 days old"),
             (
-                Doubt::Superseded { since: jiff::civil::date(2026, 11, 16) },
+                PriceIssue::Superseded { since: jiff::civil::date(2026, 11, 16) },
                 "superseded",
                 "a newer price list applies since 2026-11-16: run `habitat-tui prices update`, or enter its price in a \
                  price file",
             ),
-            (Doubt::LowSpot { share: 0.1 }, "low spot", "10 % of the same machine's on-demand price"),
+            (PriceIssue::LowSpot { share: 0.1 }, "low spot", "10 % of the same machine's on-demand price"),
             (
-                Doubt::FarOff { times: 0.1, others: 3 },
+                PriceIssue::FarOff { times: 0.1, others: 3 },
                 "far below others",
                 "10 % of the median price of 3 other providers for this GPU",
             ),
             (
-                Doubt::FarOff { times: 4.0, others: 3 },
+                PriceIssue::FarOff { times: 4.0, others: 3 },
                 "far above others",
                 "4.0 times the median price of 3 other providers for this GPU",
             ),
@@ -168,14 +168,14 @@ mod tests {
             [", US, NA", "us-east-1", "all (median)"].map(region),
             ["US, NA", "us-east-1", "(median of its hosts)"]
         );
-        assert_eq!(marks(&[Doubt::NoDate, Doubt::PeerToPeer]), "no date, peer-to-peer");
-        assert_eq!(doubts(&[Doubt::Future { days: 365 }]), "its date is 365 days in the future: correct as_of");
-        assert_eq!(doubts(&[Doubt::NoDate, Doubt::Old { days: 91 }]), "its source has no date; 91 days old");
+        assert_eq!(marks(&[PriceIssue::NoDate, PriceIssue::PeerToPeer]), "no date, peer-to-peer");
+        assert_eq!(doubts(&[PriceIssue::Future { days: 365 }]), "its date is 365 days in the future: correct as_of");
+        assert_eq!(doubts(&[PriceIssue::NoDate, PriceIssue::Old { days: 91 }]), "its source has no date; 91 days old");
     }
 
     #[test]
     fn an_own_machine_shows_what_its_hour_is_made_of() {
-        let held = |wear| Held::Owned { kw: 0.9, pue: 1.2, usd_per_kwh: 0.3, wear: UsdPerHour::known(wear) };
+        let held = |wear| Ownership::Owned { kw: 0.9, pue: 1.2, usd_per_kwh: 0.3, wear: UsdPerHour::known(wear) };
         assert_eq!(held(0.05).words(), "0.9 kW × PUE 1.2 × $0.3/kWh + $0.05/h of wear");
         assert_eq!(held(0.0).words(), "0.9 kW × PUE 1.2 × $0.3/kWh");
     }

@@ -8,7 +8,7 @@ use habitat_planning::plan::{
     Remedies, Risk, SharedLimit,
 };
 use habitat_planning::pricing::spot::SpotSource;
-use habitat_planning::pricing::{Doubt, Held, OfferId, Tier, Unusable};
+use habitat_planning::pricing::{OfferId, Ownership, PriceIssue, Tier, Unusable};
 use habitat_prediction::memory::{Division, GpuMemory, MemoryBasis, PeakSource, Stage, StateKept};
 use habitat_prediction::scale::{
     BoardLink, Layout, LayoutFactors, Link, ModelParallel, Network, OnReplicas, ScaleError, Scaling, ScalingBasis,
@@ -177,7 +177,7 @@ fn notes() -> Vec<PlanNote> {
         P::Sharding { sharding, gpus: 8, memory: MemoryBasis::Unknown },
         P::OtherBatch { why: text() },
         P::Precision { finding: Finding::AsTf32 },
-        P::OwnMachine { held: Held::Contract { paid: price() } },
+        P::OwnMachine { held: Ownership::Contract { paid: price() } },
         P::PriceList { remark: text() },
         P::BilledByHour,
         P::Terms { term_hours: 720, paid_hours: 720.0, used_hours: hours },
@@ -206,7 +206,7 @@ fn notes() -> Vec<PlanNote> {
         P::BatchOfOne { sequence_length: Some(8192) },
         P::OtherUpdates { updates: 5.0, steps: 10.0 },
         P::OtherGlobalBatch { global_batch_sizes: vec![64], recorded: 32, updates: 5.0, recorded_updates: 10.0 },
-        P::PriceInDoubt { offer: offer(), doubts: vec![Doubt::NoDate] },
+        P::PriceInDoubt { offer: offer(), doubts: vec![PriceIssue::NoDate] },
         P::Switch { to: offer(), latest_hours: hours },
         P::SpotAssumed,
         P::TwoParts { spot: machines(), to: machines(), latest_hours: hours, cost_usd },

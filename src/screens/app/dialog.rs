@@ -139,8 +139,8 @@ impl App {
         let help = modal::help_lines(self, &query).len();
         let is_palette = matches!(self.modal, Some(Modal::Palette { .. }));
         let found = match &self.modal {
-            _ if is_palette => palette::found(self, &query).len(),
-            Some(Modal::Places { places, choices, .. }) => plan::found(self, *places, choices, &query).len(),
+            _ if is_palette => palette::search(self, &query).len(),
+            Some(Modal::Places { places, choices, .. }) => plan::search(self, *places, choices, &query).len(),
             _ => 0,
         };
         let facts = match &self.modal {
@@ -181,12 +181,12 @@ impl App {
     pub(super) fn confirm(&mut self, effects: &mut Vec<Effect>) {
         match self.modal.take() {
             Some(Modal::Palette { input, selected }) => {
-                if let Some(found) = palette::found(self, &input.text()).into_iter().nth(selected) {
+                if let Some(found) = palette::search(self, &input.text()).into_iter().nth(selected) {
                     self.go_to(found, effects);
                 }
             }
             Some(Modal::Places { places, choices, input, selected }) => {
-                let chosen = plan::found(self, places, &choices, &input.text()).get(selected).copied().cloned();
+                let chosen = plan::search(self, places, &choices, &input.text()).get(selected).copied().cloned();
                 if let Some(choice) = chosen {
                     plan::toggle_place(self, places, &choice);
                     self.start_plan(effects);

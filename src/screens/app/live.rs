@@ -11,7 +11,7 @@ use crate::keymap::{Code, Key};
 use habitat_base::units::{Hours, Usd};
 use habitat_planning::plan::Work;
 use habitat_recorder::live::history::Digest;
-use habitat_recorder::live::{Job, Snapshot, Update, Wish};
+use habitat_recorder::live::{Job, JobRequest, Snapshot, Update};
 use habitat_reports::run;
 
 /// The job and everything known about it.
@@ -198,7 +198,7 @@ impl App {
                     live.leaving = true;
                 }
                 self.screen = Screen::Job;
-                effects.push(Effect::Job(Wish::Stop));
+                effects.push(Effect::Job(JobRequest::Stop));
             }
             Some(Leaving::Stay) | None => {}
         }

@@ -151,7 +151,7 @@ pub enum Effect {
         what: String,
     },
     /// Pass a request on to the job.
-    Job(live::Wish),
+    Job(live::JobRequest),
     /// Switch mouse capture; answer with [`Msg::MouseRefused`] if that fails.
     Mouse(bool),
     /// Redraw the whole screen.

@@ -42,7 +42,7 @@ impl Pauses {
     }
 
     /// Waits for a signal that was not discarded.
-    pub(super) async fn asked(&mut self) -> Pause {
+    pub(super) async fn requested(&mut self) -> Pause {
         loop {
             tokio::select! {
                 _ = self.stop.recv() => {}

@@ -33,13 +33,13 @@ pub struct Line {
     /// Updates from the job.
     pub updates: std::sync::mpsc::Receiver<live::Update>,
     /// Sends requests to the job.
-    pub control: Arc<dyn Fn(live::Wish) + Send + Sync>,
+    pub control: Arc<dyn Fn(live::JobRequest) + Send + Sync>,
 }
 
 struct Runner {
     app: App,
     engine: Engine,
-    control: Option<Arc<dyn Fn(live::Wish) + Send + Sync>>,
+    control: Option<Arc<dyn Fn(live::JobRequest) + Send + Sync>>,
     sender: UnboundedSender<Msg>,
     solving: Newest,
     changing: Newest,
@@ -196,7 +196,7 @@ impl Runner {
                     self.leave = true;
                     None
                 }
-                pause = pauses.asked() => {
+                pause = pauses.requested() => {
                     match pause {
                         Pause::Stop => self.suspend = true,
                         Pause::Retake => self.retake = true,
@@ -302,7 +302,7 @@ fn watch_for_stop() -> io::Result<StopWatch> {
     let tell = code.clone();
     let mut stop = Stop::new()?;
     let task = tokio::spawn(async move {
-        let code = stop.asked().await;
+        let code = stop.requested().await;
         tell.store(code, Ordering::SeqCst);
         ask.notify_one();
         tokio::time::sleep(GRACE).await;
@@ -329,7 +329,7 @@ impl Stop {
     }
 
     /// Waits for a signal and returns the exit code, 128 plus its number as in shells.
-    async fn asked(&mut self) -> u8 {
+    async fn requested(&mut self) -> u8 {
         let each = self.0.iter_mut().map(|(number, signal)| {
             Box::pin(async move {
                 signal.recv().await;
@@ -350,7 +350,7 @@ impl Stop {
         Ok(Self)
     }
 
-    async fn asked(&mut self) -> u8 {
+    async fn requested(&mut self) -> u8 {
         // Ctrl-C arrives as a key; an error here means that no signal can arrive.
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;

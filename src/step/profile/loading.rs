@@ -71,7 +71,7 @@ impl Profile {
     }
 
     /// Loading in the timeline, for a step of `duration`; `None` without any.
-    pub fn loading_in_timeline(&self, duration: Micros) -> Option<Seen> {
+    pub fn loading_in_timeline(&self, duration: Micros) -> Option<LoaderTime> {
         let timeline = self.timeline.as_ref().filter(|timeline| timeline.duration.get() > 0.0)?;
         let name = |part: usize| timeline.name(&timeline.parts[part], self);
         let loads: Vec<_> = (timeline.lanes.iter().filter(|lane| lane.kind == LaneKind::Host))
@@ -87,13 +87,13 @@ impl Profile {
             idle.iter().map(|[start, end]| (end.min(to) - start.max(from)).max(0.0)).sum()
         };
         let wait: f64 = loads.iter().map(|interval| within(interval.start, interval.end)).sum();
-        Some(Seen { time: Micros::known(time * scale), wait: Micros::known(wait.min(time) * scale), in_process })
+        Some(LoaderTime { time: Micros::known(time * scale), wait: Micros::known(wait.min(time) * scale), in_process })
     }
 }
 
 /// Loading in the timeline of a step.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Seen {
+pub struct LoaderTime {
     /// Time in the data loader.
     pub time: Micros,
     /// The part of it in which the GPU is idle.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use habitat_tui::catalog::Catalog;
 use habitat_tui::cli::{CliError, add_tables};
-use habitat_tui::learn::kernelwise::{Data, Held, HeldOut, LeftOut, Recipe, held_out, lines};
+use habitat_tui::learn::kernelwise::{CrossValidation, Data, HeldOut, LeftOut, Recipe, held_out, lines};
 use habitat_tui::predict::kernelwise::Level;
 use habitat_tui::predict::{Method, Options};
 use habitat_tui::profile::Profile;
@@ -206,7 +206,7 @@ fn table(
     data: &Data,
     names: &[String],
     learned: &[Option<Predicted>],
-    (left_out, held): (LeftOut, [&Held; 2]),
+    (left_out, held): (LeftOut, [&CrossValidation; 2]),
     protocol: &str,
     models: &ModelsByGpu,
 ) -> Evaluation {

@@ -387,7 +387,7 @@ impl Refusals {
 }
 
 /// Predicted step of a row, and memory of a GPU: least and most.
-struct Found {
+struct PredictedRow {
     step: ScaledStep,
     memory: Option<[Bytes; 2]>,
     fits: Fits,
@@ -414,7 +414,7 @@ impl Job {
 }
 
 /// Predicted step of a row; `None` for rows that are left out.
-fn one(row: &Row, catalog: &Catalog, models: Option<&Arc<Models>>) -> Result<Option<Found>, CliError> {
+fn one(row: &Row, catalog: &Catalog, models: Option<&Arc<Models>>) -> Result<Option<PredictedRow>, CliError> {
     let known = row.decoder().zip(catalog.find(&row.gpu).ok());
     let Some((decoder, gpu)) = known.filter(|_| row.task != "lora" && row.family != "hybrid") else { return Ok(None) };
     let profile = decoder.profile(row.step()).map_err(CliError::other)?;
@@ -437,7 +437,7 @@ fn one(row: &Row, catalog: &Catalog, models: Option<&Arc<Models>>) -> Result<Opt
     // Published are peaks of the allocator, without the process.
     let of_allocator = |bytes: Bytes| bytes.checked_sub(memory.process).unwrap_or_default();
     let ends = memory.needed.zip(memory.at_most).map(|(least, most)| [least, most].map(of_allocator));
-    Ok(Some(Found { step, memory: ends, fits: memory.fits, of }))
+    Ok(Some(PredictedRow { step, memory: ends, fits: memory.fits, of }))
 }
 
 #[cfg(test)]

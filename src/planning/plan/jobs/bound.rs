@@ -6,17 +6,17 @@
 //!
 //! Σ min (c + Σ λ·a) − Σ λ·B,
 //!
-//! where each job chooses its cheapest way at these prices (Lagrangian relaxation; Fisher 1981). The prices follow the
+//! where each job chooses its cheapest mode at these prices (Lagrangian relaxation; Fisher 1981). The prices follow the
 //! subgradient. Any prices give a valid bound; the best ones give that of the linear relaxation. If the bound without
 //! the costs is above 0, the jobs need more than there is, and no plan exists.
 //!
 //! A job that may end late, at a price, uses at least a·max(0, h − max(0, e − u)) of the amount until the time u if it
 //! ends at e. Its share of the sum is then the minimum over e too, which is at the soonest end, at a deadline that it
 //! may miss, or at u + h for some u. With a price V of each hour until all jobs have ended, the sum has V·T, and only
-//! ways that can end by T count; the bound is the minimum over T.
+//! modes that can end by T count; the bound is the minimum over T.
 
-use super::super::assignment::Way;
-use super::super::problem::SAME;
+use super::super::assignment::Mode;
+use super::super::problem::RELATIVE_TOLERANCE;
 use super::super::{Quota, SharedLimit};
 use super::schedule::{Preference, Task, Tasks};
 
@@ -87,7 +87,7 @@ impl<'a> Relaxed<'a> {
         for _ in 0..ITERATIONS {
             let (bound, excess) = self.at(&prices, 1.0);
             stuck += 1;
-            if bound > self.bound + SAME * (1.0 + bound.abs()) {
+            if bound > self.bound + RELATIVE_TOLERANCE * (1.0 + bound.abs()) {
                 self.bound = bound;
                 self.prices.clone_from(&prices);
                 stuck = 0;
@@ -100,7 +100,7 @@ impl<'a> Relaxed<'a> {
             let length: f64 =
                 excess.iter().zip(&prices).filter(|(e, p)| **e > 0.0 || **p > 0.0).map(|(e, _)| e * e).sum();
             let missing = cost - bound;
-            if length <= SAME || missing <= SAME * cost.abs() {
+            if length <= RELATIVE_TOLERANCE || missing <= RELATIVE_TOLERANCE * cost.abs() {
                 return;
             }
             for (price, excess) in prices.iter_mut().zip(&excess) {
@@ -122,7 +122,7 @@ impl<'a> Relaxed<'a> {
             if need > best.as_ref().map_or(PROOF, |(most, _)| *most) {
                 best = Some((need, prices.clone()));
             }
-            let length = excess.iter().map(|e| e * e).sum::<f64>().sqrt().max(SAME);
+            let length = excess.iter().map(|e| e * e).sum::<f64>().sqrt().max(RELATIVE_TOLERANCE);
             for (price, excess) in prices.iter_mut().zip(&excess) {
                 *price = (*price + excess / length / (step as f64).sqrt()).max(0.0);
             }
@@ -170,7 +170,7 @@ impl<'a> Relaxed<'a> {
     /// Ways by cost plus the price of what they use.
     pub(super) fn preference(&self) -> Preference {
         let prices = self.prices_of_limits(&self.prices);
-        self.tasks.by_price(|job, way| self.price(&self.tasks.jobs[job], way, &prices[job], 1.0).0)
+        self.tasks.by_price(|job, mode| self.price(&self.tasks.jobs[job], mode, &prices[job], 1.0).0)
     }
 
     /// Bound at these prices, with the costs times a factor; and the excess of each row as a share of what it provides.
@@ -184,24 +184,24 @@ impl<'a> Relaxed<'a> {
             bound += hour_value * by;
         }
         for (job, task) in self.tasks.jobs.iter().enumerate() {
-            let ways = task.ways.iter().filter(|way| task.earliest + way.hours <= by);
-            let ways = ways.map(|way| (self.price(task, way, &of_limits[job], costs), way));
-            let Some(((price, end), way)) = ways.min_by(|a, b| a.0.0.total_cmp(&b.0.0)) else { continue };
+            let modes = task.modes.iter().filter(|mode| task.earliest + mode.hours <= by);
+            let modes = modes.map(|mode| (self.price(task, mode, &of_limits[job], costs), mode));
+            let Some(((price, end), mode)) = modes.min_by(|a, b| a.0.0.total_cmp(&b.0.0)) else { continue };
             bound += price;
             for row in &self.rows_of[job] {
                 let of = &self.rows[*row];
-                excess[*row] += self.used(task, way, (of.limit, of.until), end) / of.most;
+                excess[*row] += self.used(task, mode, (of.limit, of.until), end) / of.most;
             }
         }
         (bound, excess)
     }
 
-    /// Time of the last end with the lowest bound: the dollars until then, and those of the ways that can end by then.
+    /// Time of the last end with the lowest bound: the dollars until then, and those of the modes that can end by then.
     fn horizon(&self, of_limits: &[Vec<Priced>], costs: f64) -> f64 {
         let mut ends: Vec<(f64, usize, f64)> = Vec::new();
         for (job, task) in self.tasks.jobs.iter().enumerate() {
-            let end = |way: &Way| (task.earliest + way.hours, job, self.price(task, way, &of_limits[job], costs).0);
-            ends.extend(task.ways.iter().map(end));
+            let end = |mode: &Mode| (task.earliest + mode.hours, job, self.price(task, mode, &of_limits[job], costs).0);
+            ends.extend(task.modes.iter().map(end));
         }
         ends.sort_by(|a, b| a.0.total_cmp(&b.0));
         let mut least = vec![f64::INFINITY; self.tasks.jobs.len()];
@@ -242,30 +242,30 @@ impl<'a> Relaxed<'a> {
         self.rows_of.iter().zip(&self.tasks.jobs).map(of_job).collect()
     }
 
-    /// Fewest dollars of a way with its time and what it uses, and the end that has them.
-    fn price(&self, task: &Task, way: &Way, prices: &[Priced], costs: f64) -> (f64, f64) {
+    /// Fewest dollars of a mode with its time and what it uses, and the end that has them.
+    fn price(&self, task: &Task, mode: &Mode, prices: &[Priced], costs: f64) -> (f64, f64) {
         let at = |end: f64| {
-            let used = |of: &Priced| of.price * self.used(task, way, (of.limit, of.until), end);
-            (costs * (way.cost + task.time_cost(end)) + prices.iter().map(used).sum::<f64>(), end)
+            let used = |of: &Priced| of.price * self.used(task, mode, (of.limit, of.until), end);
+            (costs * (mode.cost + task.time_cost(end)) + prices.iter().map(used).sum::<f64>(), end)
         };
-        let soonest = task.earliest + way.hours;
+        let soonest = task.earliest + mode.hours;
         let best = at(soonest);
         if task.rates.is_empty() || !self.tasks.wait {
             return best;
         }
-        let after = prices.iter().map(|of| of.until + way.hours);
+        let after = prices.iter().map(|of| of.until + mode.hours);
         let ends = after.chain(task.rates.iter().map(|rate| rate.from)).filter(|end| end.is_finite());
         let ends = ends.map(|end| end.min(task.due)).filter(|end| *end > soonest);
         ends.map(at).fold(best, |a, b| if b.0 < a.0 { b } else { a })
     }
 
     /// Least use of a limit until a time, if the job ends at `end`.
-    fn used(&self, task: &Task, way: &Way, (limit, until): (usize, f64), end: f64) -> f64 {
-        let used = way.uses.iter().filter(|(own, _)| *own == limit).map(|(_, amount)| amount).sum::<f64>();
+    fn used(&self, task: &Task, mode: &Mode, (limit, until): (usize, f64), end: f64) -> f64 {
+        let used = mode.uses.iter().filter(|(own, _)| *own == limit).map(|(_, amount)| amount).sum::<f64>();
         if used <= 0.0 {
             return 0.0;
         }
-        let hours = self.tasks.hours(limit, way.hours);
+        let hours = self.tasks.hours(limit, mode.hours);
         if task.rates.is_empty() || !self.tasks.wait || self.tasks.limits[limit].span().is_none() {
             return used * hours;
         }
@@ -293,13 +293,13 @@ impl Tasks {
         let limits = (0..self.limits.len()).filter(|limit| self.hour_value > 0.0 && self.wait && lasts(limit));
         let least = |limit: usize| -> f64 {
             let share = self.hour_value / self.most[limit];
-            let of_way = |task: &Task, way: &Way| {
-                let used: f64 = way.uses.iter().filter(|(own, _)| *own == limit).map(|(_, amount)| amount).sum();
-                way.cost
-                    + task.time_cost(task.earliest + way.hours)
-                    + if used > 0.0 { share * used * way.hours } else { 0.0 }
+            let of_mode = |task: &Task, mode: &Mode| {
+                let used: f64 = mode.uses.iter().filter(|(own, _)| *own == limit).map(|(_, amount)| amount).sum();
+                mode.cost
+                    + task.time_cost(task.earliest + mode.hours)
+                    + if used > 0.0 { share * used * mode.hours } else { 0.0 }
             };
-            let of_task = |task: &Task| task.ways.iter().map(|way| of_way(task, way)).fold(f64::INFINITY, f64::min);
+            let of_task = |task: &Task| task.modes.iter().map(|mode| of_mode(task, mode)).fold(f64::INFINITY, f64::min);
             self.jobs.iter().map(of_task).sum()
         };
         limits.map(least).filter(|least| least.is_finite()).fold(0.0, f64::max)
@@ -369,16 +369,16 @@ fn rows(tasks: &Tasks, last: f64) -> Vec<Row> {
         } else {
             from.iter().flat_map(|from| until.iter().map(move |until| [*from, *until])).filter(|[a, b]| a < b).collect()
         };
-        // Largest use of each job, and that of its cheapest way.
-        let used = |way: &Way| {
-            let amount: f64 = way.uses.iter().filter(|(own, _)| *own == limit).map(|(_, amount)| amount).sum();
-            amount * tasks.hours(limit, way.hours)
+        // Largest use of each job, and that of its cheapest mode.
+        let used = |mode: &Mode| {
+            let amount: f64 = mode.uses.iter().filter(|(own, _)| *own == limit).map(|(_, amount)| amount).sum();
+            amount * tasks.hours(limit, mode.hours)
         };
-        let most: Vec<f64> = tasks.jobs.iter().map(|task| task.ways.iter().map(used).fold(0.0, f64::max)).collect();
+        let most: Vec<f64> = tasks.jobs.iter().map(|task| task.modes.iter().map(used).fold(0.0, f64::max)).collect();
         if most.iter().all(|most| *most <= 0.0) {
             continue;
         }
-        let usual: Vec<f64> = tasks.jobs.iter().map(|task| task.ways.first().map_or(0.0, used)).collect();
+        let usual: Vec<f64> = tasks.jobs.iter().map(|task| task.modes.first().map_or(0.0, used)).collect();
         for [from, until] in spans {
             let provided = if of.span().is_none() { tasks.most[limit] } else { tasks.provided(limit, [from, until]) };
             let is_inside = |job: &usize| {
@@ -390,7 +390,7 @@ fn rows(tasks: &Tasks, last: f64) -> Vec<Row> {
             };
             let jobs: Vec<usize> = (0..tasks.jobs.len()).filter(is_inside).collect();
             let needed: f64 = jobs.iter().map(|job| most[*job]).sum();
-            if provided > 0.0 && needed > provided * (1.0 + SAME) {
+            if provided > 0.0 && needed > provided * (1.0 + RELATIVE_TOLERANCE) {
                 let ratio = jobs.iter().map(|job| usual[*job]).sum::<f64>() / provided;
                 rows.push((ratio, needed / provided, Row { limit, until, most: provided, jobs }));
             }

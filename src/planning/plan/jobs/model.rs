@@ -1,10 +1,10 @@
-//! Builds the ways of prepared jobs, and the shared limits that they use.
+//! Builds the modes of prepared jobs, and the shared limits that they use.
 
 use std::collections::{HashMap, HashSet};
 
-use super::super::assignment::{Assigned, Assignment, Bound, Way};
+use super::super::assignment::{Assigned, Assignment, Bound, Mode};
 use super::super::configuration::Configuration;
-use super::super::problem::SAME;
+use super::super::problem::RELATIVE_TOLERANCE;
 use super::super::{Prepared, SharedLimit};
 use super::schedule::{Place, Rate, Schedule, Task, Tasks};
 use super::{Answer, Job, Shared, Supply};
@@ -14,11 +14,11 @@ use habitat_base::units::{Hours, Usd, UsdPerHour};
 /// Jobs to rent for, or to assign to machines, with the meaning of their indices.
 #[derive(Debug, Default)]
 pub(super) struct Model {
-    /// Jobs with their ways. With machines, only the limits.
+    /// Jobs with their modes. With machines, only the limits.
     pub(super) tasks: Tasks,
     /// Assignment to machines; without machines, of jobs that start together.
     pub(super) assignment: Assignment,
-    /// Configuration of each way of each job.
+    /// Configuration of each mode of each job.
     pub(super) configurations: Vec<Vec<usize>>,
     /// Names of the existing machines.
     pub(super) machines: Vec<String>,
@@ -87,14 +87,14 @@ impl Model {
         model
     }
 
-    /// Adds a job with its ways within its own limits. Keeps only their configurations in `prepared`.
+    /// Adds a job with its modes within its own limits. Keeps only their configurations in `prepared`.
     pub(super) fn add(&mut self, job: &Job, shared: &Shared, prepared: &mut Prepared) {
         let rates = job.rates(shared);
         self.times |= !rates.is_empty();
         self.offers.extend(prepared.configurations.iter().map(|c| c.place));
-        let ways = if self.machines.is_empty() { self.rented(prepared) } else { self.run(prepared) };
-        let uses_spot = ways.iter().any(|(c, _)| prepared.configurations[*c].offer.tier == Tier::Spot);
-        let mut kept: Vec<usize> = ways.iter().map(|(c, _)| *c).collect();
+        let modes = if self.machines.is_empty() { self.rented(prepared) } else { self.run(prepared) };
+        let uses_spot = modes.iter().any(|(c, _)| prepared.configurations[*c].offer.tier == Tier::Spot);
+        let mut kept: Vec<usize> = modes.iter().map(|(c, _)| *c).collect();
         if uses_spot {
             // A spot plan names the machine that takes over.
             let all = 0..prepared.configurations.len();
@@ -103,14 +103,15 @@ impl Model {
         kept.sort_unstable();
         kept.dedup();
         let place = |c: usize| kept.binary_search(&c).unwrap_or_default();
-        let (configurations, ways): (Vec<usize>, Vec<Way>) = ways.into_iter().map(|(c, way)| (place(c), way)).unzip();
-        if !ways.is_empty() {
+        let (configurations, modes): (Vec<usize>, Vec<Mode>) =
+            modes.into_iter().map(|(c, mode)| (place(c), mode)).unzip();
+        if !modes.is_empty() {
             prepared.keep(&kept);
         }
         self.configurations.push(configurations);
         let due = prepared.goal.deadline.map_or(f64::INFINITY, Hours::get);
         let (earliest, weight) = (job.earliest.get(), job.priority);
-        self.tasks.jobs.push(Task { ways, earliest, due, urgent: due, weight, rates, ..Task::default() });
+        self.tasks.jobs.push(Task { modes, earliest, due, urgent: due, weight, rates, ..Task::default() });
     }
 
     /// Completes the model once all jobs are added.
@@ -122,12 +123,12 @@ impl Model {
             if !self.tasks.wait {
                 let limits = self.tasks.most.iter().enumerate();
                 self.assignment.bounds = limits.map(|(limit, most)| Bound { most: *most, limit }).collect();
-                let timed = |task: &Task, way: &Way| Way {
-                    cost: way.cost + task.time_cost(task.earliest + way.hours),
-                    ..way.clone()
+                let timed = |task: &Task, mode: &Mode| Mode {
+                    cost: mode.cost + task.time_cost(task.earliest + mode.hours),
+                    ..mode.clone()
                 };
-                let ways = |task: &Task| task.ways.iter().map(|way| timed(task, way)).collect();
-                self.assignment.jobs = self.tasks.jobs.iter().map(ways).collect();
+                let modes = |task: &Task| task.modes.iter().map(|mode| timed(task, mode)).collect();
+                self.assignment.jobs = self.tasks.jobs.iter().map(modes).collect();
             }
             return;
         }
@@ -140,7 +141,7 @@ impl Model {
             self.order();
         }
         self.tasks.limits = deadlines.into_iter().map(|due| SharedLimit::DeadlineHours(Hours::known(due))).collect();
-        self.assignment.jobs = self.tasks.jobs.iter_mut().map(|task| std::mem::take(&mut task.ways)).collect();
+        self.assignment.jobs = self.tasks.jobs.iter_mut().map(|task| std::mem::take(&mut task.modes)).collect();
     }
 
     /// Prepares jobs that follow one another on machines in another order than by deadline: each machine is a limit.
@@ -149,27 +150,27 @@ impl Model {
         let mut ordered = self.tasks.clone();
         (ordered.wait, ordered.most) = (true, vec![1.0; self.machines.len()]);
         ordered.limits = self.machines.iter().map(machine).collect();
-        for way in ordered.jobs.iter_mut().flat_map(|task| &mut task.ways) {
-            (way.cost, way.uses) = (0.0, way.machine.map(|machine| (machine, 1.0)).into_iter().collect());
+        for mode in ordered.jobs.iter_mut().flat_map(|task| &mut task.modes) {
+            (mode.cost, mode.uses) = (0.0, mode.machine.map(|machine| (machine, 1.0)).into_iter().collect());
         }
         self.ordered = Some(ordered);
     }
 
-    /// Drops ways that end too late even without other jobs, unless a job has no others.
+    /// Drops modes that end too late even without other jobs, unless a job has no others.
     fn drop_late(&mut self) {
         let mut empty = Schedule::new(&self.tasks);
-        let mut is_due = |job: usize, way: usize| {
+        let mut is_due = |job: usize, mode: usize| {
             let task = &empty.tasks.jobs[job];
-            let hours = task.ways[way].hours;
-            task.is_due(empty.possible_start(job, way) + hours)
+            let hours = task.modes[mode].hours;
+            task.is_due(empty.possible_start(job, mode) + hours)
         };
         let due = self.tasks.jobs.iter().enumerate();
         let due: Vec<Vec<bool>> =
-            due.map(|(job, task)| (0..task.ways.len()).map(|way| is_due(job, way)).collect()).collect();
+            due.map(|(job, task)| (0..task.modes.len()).map(|mode| is_due(job, mode)).collect()).collect();
         for ((task, configurations), due) in self.tasks.jobs.iter_mut().zip(&mut self.configurations).zip(&due) {
             if due.contains(&true) {
-                let (mut of_way, mut of_configuration) = (due.iter(), due.iter());
-                task.ways.retain(|_| of_way.next() == Some(&true));
+                let (mut of_mode, mut of_configuration) = (due.iter(), due.iter());
+                task.modes.retain(|_| of_mode.next() == Some(&true));
                 configurations.retain(|_| of_configuration.next() == Some(&true));
             }
         }
@@ -182,14 +183,14 @@ impl Model {
 
     /// Converts an assignment of jobs that start together, or follow one another on machines.
     pub(super) fn assigned(&self, found: Assigned) -> Answer {
-        let objective = self.assignment.objective(&found.ways);
-        let jobs = found.ways.iter().map(|way| Place { way: *way, start: 0.0 }).collect();
+        let objective = self.assignment.objective(&found.modes);
+        let jobs = found.modes.iter().map(|mode| Place { mode: *mode, start: 0.0 }).collect();
         let Assigned { proof, bound, solver, notes, .. } = found;
         Answer { jobs, objective, proof, bound, solver, notes }
     }
 
-    fn rented(&mut self, prepared: &Prepared) -> Vec<(usize, Way)> {
-        let mut ways = Vec::new();
+    fn rented(&mut self, prepared: &Prepared) -> Vec<(usize, Mode)> {
+        let mut modes = Vec::new();
         let most = prepared.goal.limits.max_machines;
         for (c, hours, cost) in possible(prepared) {
             let configuration = &prepared.configurations[c];
@@ -205,9 +206,9 @@ impl Model {
             } else if let Some(most) = configuration.offer.most_machines() {
                 uses.push((self.limit_of(&configuration.offer.id, most), f64::from(configuration.machines)));
             }
-            ways.push((c, Way { cost, hours, machine: None, uses }));
+            modes.push((c, Mode { cost, hours, machine: None, uses }));
         }
-        undominated(ways, self.tasks.wait || self.times)
+        undominated(modes, self.tasks.wait || self.times)
     }
 
     /// Limit of an offer: its number of machines, or the GPUs of its one machine.
@@ -220,9 +221,9 @@ impl Model {
         })
     }
 
-    /// Fastest way on each machine with the recorded global batch; with another one only if that does not divide over the
+    /// Fastest mode on each machine with the recorded global batch; with another one only if that does not divide over the
     /// GPUs, or misses the deadline.
-    fn run(&self, prepared: &Prepared) -> Vec<(usize, Way)> {
+    fn run(&self, prepared: &Prepared) -> Vec<(usize, Mode)> {
         let mut fastest: Vec<Option<(bool, usize, f64, f64)>> = vec![None; self.kinds.len()];
         let recorded = prepared.recorded_batch.filter(|_| prepared.goal.global_batch.is_none());
         for (c, hours, cost) in possible(prepared) {
@@ -235,18 +236,18 @@ impl Model {
             }
         }
         let machines = self.assignment.machines.iter().enumerate();
-        let way = |(machine, kind): (usize, &usize)| {
+        let mode = |(machine, kind): (usize, &usize)| {
             let (_, c, hours, cost) = fastest[*kind]?;
-            Some((c, Way { cost, hours, machine: Some(machine), uses: Vec::new() }))
+            Some((c, Mode { cost, hours, machine: Some(machine), uses: Vec::new() }))
         };
-        machines.filter_map(way).collect()
+        machines.filter_map(mode).collect()
     }
 }
 
 /// Configurations that do all the work of a job within its own limits, with the hours that count for the deadline and
 /// dollars.
 fn possible(of_job: &Prepared) -> impl Iterator<Item = (usize, f64, f64)> + '_ {
-    let keeps = |value: f64, most: Option<f64>| most.is_none_or(|most| value <= most * (1.0 + SAME));
+    let keeps = |value: f64, most: Option<f64>| most.is_none_or(|most| value <= most * (1.0 + RELATIVE_TOLERANCE));
     let (deadline, budget) = (of_job.goal.deadline.map(Hours::get), of_job.goal.budget.map(Usd::get));
     of_job.wholes().filter(move |(_, hours, cost)| keeps(*hours, deadline) && keeps(*cost, budget))
 }
@@ -263,19 +264,19 @@ fn used(limit: &SharedLimit, configuration: &Configuration, cost: f64) -> Option
     }
 }
 
-/// Drops ways that are dominated by another way of the job, which costs no more, uses no more of any limit and takes no
+/// Drops modes that are dominated by another mode of the job, which costs no more, uses no more of any limit and takes no
 /// longer. If the `time` does not matter, a cheaper one may take longer.
-fn undominated(mut ways: Vec<(usize, Way)>, time: bool) -> Vec<(usize, Way)> {
-    ways.sort_by(|(_, a), (_, b)| a.cost.total_cmp(&b.cost).then(a.hours.total_cmp(&b.hours)));
-    let mut kept: Vec<(usize, Way)> = Vec::new();
-    for (c, way) in ways {
-        let draws_less = |keeper: &Way| {
-            let of = |row: usize| way.uses.iter().find(|(of, _)| *of == row).map_or(0.0, |(_, amount)| *amount);
+fn undominated(mut modes: Vec<(usize, Mode)>, time: bool) -> Vec<(usize, Mode)> {
+    modes.sort_by(|(_, a), (_, b)| a.cost.total_cmp(&b.cost).then(a.hours.total_cmp(&b.hours)));
+    let mut kept: Vec<(usize, Mode)> = Vec::new();
+    for (c, mode) in modes {
+        let draws_less = |keeper: &Mode| {
+            let of = |row: usize| mode.uses.iter().find(|(of, _)| *of == row).map_or(0.0, |(_, amount)| *amount);
             keeper.uses.iter().all(|(row, amount)| *amount <= of(*row))
-                && (keeper.hours <= way.hours || (!time && keeper.cost < way.cost))
+                && (keeper.hours <= mode.hours || (!time && keeper.cost < mode.cost))
         };
         if !kept.iter().any(|(_, keeper)| draws_less(keeper)) {
-            kept.push((c, way));
+            kept.push((c, mode));
         }
     }
     kept

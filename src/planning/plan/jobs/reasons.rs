@@ -31,9 +31,9 @@ pub(super) fn too_late(jobs: &[Job], tasks: &Tasks) -> Vec<NoPlan> {
     let mut empty = Schedule::new(tasks);
     let of_job = |(number, job): (usize, &Job)| {
         let task = &tasks.jobs[number];
-        let starts: Vec<f64> = (0..task.ways.len()).map(|way| empty.possible_start(number, way)).collect();
-        let is_due = |(start, way): (&f64, &super::super::assignment::Way)| task.is_due(start + way.hours);
-        if starts.iter().zip(&task.ways).any(is_due) {
+        let starts: Vec<f64> = (0..task.modes.len()).map(|mode| empty.possible_start(number, mode)).collect();
+        let is_due = |(start, mode): (&f64, &super::super::assignment::Mode)| task.is_due(start + mode.hours);
+        if starts.iter().zip(&task.modes).any(is_due) {
             return None;
         }
         let earliest_hours = Hours::checked(starts.iter().copied().fold(f64::INFINITY, f64::min));

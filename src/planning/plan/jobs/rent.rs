@@ -1,8 +1,8 @@
 //! Plans rented jobs: list schedules, the bound on their cost, and the search between the two.
 
 use super::super::SharedLimit;
-use super::super::assignment::{Assigned, Way};
-use super::super::problem::SAME;
+use super::super::assignment::{Assigned, Mode};
+use super::super::problem::RELATIVE_TOLERANCE;
 use super::super::solve::{Proof, Settings, SolveError};
 use super::Answer;
 use super::bound::{Overload, Relaxed};
@@ -15,7 +15,7 @@ use habitat_base::random::Random;
 const WORK: f64 = 6e7;
 /// Horizons to try (a choice).
 const HORIZONS: u32 = 12;
-/// Dollars below which ways cost the same (a choice).
+/// Dollars below which modes cost the same (a choice).
 const LEAST_USD: f64 = 1e-5;
 /// Share of the work for one of several searches that only look for any plan.
 const SHARE: f64 = 0.03;
@@ -34,7 +34,7 @@ pub(super) struct Missing {
 }
 
 /// Schedule of lowest cost found, with a lower bound on the cost.
-struct Found<'a> {
+struct BestSchedule<'a> {
     schedule: Schedule<'a>,
     relaxed: Relaxed<'a>,
     proof: Option<Proof>,
@@ -44,7 +44,7 @@ struct Found<'a> {
 impl Model {
     /// Best plan of rented jobs.
     pub(super) fn rent(&self, settings: Settings) -> Result<Answer, Missing> {
-        let mut found = self.tasks.found(settings.seconds);
+        let mut found = self.tasks.best_schedule(settings.seconds);
         let mut is_proven = found.proof == Some(Proof::Optimal);
         if !is_proven && self.has_program() {
             match self.assignment.best(settings) {
@@ -64,7 +64,7 @@ impl Model {
         }
         let jobs = schedule.places.iter().flatten().copied().collect();
         let bound = if is_proven { value.cost() } else { found.relaxed.bound.min(value.cost()) };
-        let proof = if value.cost() <= bound * (1.0 + SAME) { Proof::Optimal } else { Proof::Gap };
+        let proof = if value.cost() <= bound * (1.0 + RELATIVE_TOLERANCE) { Proof::Optimal } else { Proof::Gap };
         found.proof = Some(proof);
         Ok(Answer { jobs, objective: value.cost(), proof, bound, solver: found.solver, notes: Vec::new() })
     }
@@ -93,9 +93,9 @@ impl Model {
         let any = tasks.by_price(|_, _| 0.0);
         let mut schedule = Schedule::new(tasks);
         tasks.listed(&any, &mut schedule);
-        if let Some(ways) = self.assignment.searched(settings.seconds) {
-            let machine = |job: usize| tasks.jobs[job].ways[ways[job]].machine;
-            tasks.listed(&tasks.by_price(|job, way| f64::from(way.machine != machine(job))), &mut schedule);
+        if let Some(modes) = self.assignment.searched(settings.seconds) {
+            let machine = |job: usize| tasks.jobs[job].modes[modes[job]].machine;
+            tasks.listed(&tasks.by_price(|job, mode| f64::from(mode.machine != machine(job))), &mut schedule);
         }
         let work = (settings.seconds * WORK) as u64;
         schedule.improve(&[any], 0.0, work, &mut Random::new(1));
@@ -107,10 +107,10 @@ impl Model {
         }
         let last = value.last;
         let alone = tasks.jobs.iter().map(|task| task.earliest + task.fastest()).fold(0.0, f64::max);
-        let ways: Vec<usize> = jobs.iter().map(|place| place.way).collect();
-        let bound = self.assignment.relaxed_bound(&ways).max(alone).min(last);
+        let modes: Vec<usize> = jobs.iter().map(|place| place.mode).collect();
+        let bound = self.assignment.relaxed_bound(&modes).max(alone).min(last);
         let bound = if is_complete { last } else { bound };
-        let proof = if last <= bound * (1.0 + SAME) { Proof::Optimal } else { Proof::Gap };
+        let proof = if last <= bound * (1.0 + RELATIVE_TOLERANCE) { Proof::Optimal } else { Proof::Gap };
         let solver = if is_complete { "complete search" } else { "local search" };
         Ok(Answer { jobs, objective: last, proof, bound, solver, notes: Vec::new() })
     }
@@ -120,24 +120,24 @@ impl Model {
         !self.tasks.wait && self.tasks.hour_value <= 0.0 && self.assignment.has_program()
     }
 
-    /// Answer of the integer program with the ways of equal cost that end first, or the schedule if that is as good.
-    fn of_program(&self, mut assigned: Assigned, found: &Found<'_>, settings: Settings) -> Answer {
-        let cost = self.assignment.objective(&assigned.ways);
+    /// Answer of the integer program with the modes of equal cost that end first, or the schedule if that is as good.
+    fn of_program(&self, mut assigned: Assigned, found: &BestSchedule<'_>, settings: Settings) -> Answer {
+        let cost = self.assignment.objective(&assigned.modes);
         let mut schedule = found.schedule.clone();
-        if !schedule.value().is_feasible() || schedule.value().cost() > cost * (1.0 + SAME) {
+        if !schedule.value().is_feasible() || schedule.value().cost() > cost * (1.0 + RELATIVE_TOLERANCE) {
             schedule = schedule.without_jobs();
-            for (job, way) in assigned.ways.iter().enumerate() {
-                schedule.put(job, Place { way: *way, start: self.tasks.jobs[job].earliest });
+            for (job, mode) in assigned.modes.iter().enumerate() {
+                schedule.put(job, Place { mode: *mode, start: self.tasks.jobs[job].earliest });
             }
-            let by_cost = self.tasks.by_price(|_, way| way.cost);
+            let by_cost = self.tasks.by_price(|_, mode| mode.cost);
             schedule.improve(&[by_cost], cost, (settings.seconds * WORK / 10.0) as u64, &mut Random::new(1));
         }
-        if schedule.value().is_feasible() && schedule.value().cost() <= cost * (1.0 + SAME) {
-            assigned.ways = schedule.places.iter().flatten().map(|place| place.way).collect();
+        if schedule.value().is_feasible() && schedule.value().cost() <= cost * (1.0 + RELATIVE_TOLERANCE) {
+            assigned.modes = schedule.places.iter().flatten().map(|place| place.mode).collect();
         }
-        let cost = self.assignment.objective(&assigned.ways);
+        let cost = self.assignment.objective(&assigned.modes);
         assigned.bound = assigned.bound.max(found.relaxed.bound).min(cost);
-        if assigned.bound >= cost * (1.0 - SAME) {
+        if assigned.bound >= cost * (1.0 - RELATIVE_TOLERANCE) {
             assigned.proof = Proof::Optimal;
         }
         self.assigned(assigned)
@@ -164,12 +164,12 @@ impl Tasks {
     /// contracts, marketplace hosts), times their hours; `None` if no job can use such machines.
     fn by_area(&self) -> Option<Preference> {
         let is_few = |limit: usize| matches!(self.limits[limit], SharedLimit::OneMachine(_));
-        let area = |way: &Way| {
-            let shares = way.uses.iter().filter(|(limit, _)| is_few(*limit));
-            shares.map(|(limit, amount)| amount / self.most[*limit]).sum::<f64>() * way.hours
+        let area = |mode: &Mode| {
+            let shares = mode.uses.iter().filter(|(limit, _)| is_few(*limit));
+            shares.map(|(limit, amount)| amount / self.most[*limit]).sum::<f64>() * mode.hours
         };
-        let most = self.jobs.iter().flat_map(|task| &task.ways).map(area).fold(0.0, f64::max);
-        (most > 0.0).then(|| self.by_price(|_, way| way.cost + LEAST_USD * area(way) / most))
+        let most = self.jobs.iter().flat_map(|task| &task.modes).map(area).fold(0.0, f64::max);
+        (most > 0.0).then(|| self.by_price(|_, mode| mode.cost + LEAST_USD * area(mode) / most))
     }
 
     /// Best of the list schedules in which all jobs end by one of several horizons.
@@ -179,7 +179,7 @@ impl Tasks {
         for number in 0..HORIZONS {
             let share = f64::from(number) / f64::from(HORIZONS);
             let mut other = best.without_jobs();
-            other.horizon = (least + (most - least) * share) * (1.0 + SAME);
+            other.horizon = (least + (most - least) * share) * (1.0 + RELATIVE_TOLERANCE);
             self.listed(preference, &mut other);
             best.work = other.work;
             if other.value().is_less(best.value()) {
@@ -196,21 +196,22 @@ impl Tasks {
         let hour: f64 = self.jobs.iter().flat_map(|task| &task.rates).map(|rate| rate.usd_per_hour).sum();
         let hour = hour / self.jobs.len().max(1) as f64;
         for share in [1.0, 4.0].into_iter().filter(|_| hour > 0.0) {
-            self.listed(&self.by_price(|_, way| way.cost + share * hour * way.hours), best);
+            self.listed(&self.by_price(|_, mode| mode.cost + share * hour * mode.hours), best);
         }
         if self.hour_value > 0.0 {
             self.within(by_cost, best);
         }
     }
 
-    fn found(&self, seconds: f64) -> Found<'_> {
-        let by_cost = self.by_price(|_, way| way.cost);
+    fn best_schedule(&self, seconds: f64) -> BestSchedule<'_> {
+        let by_cost = self.by_price(|_, mode| mode.cost);
         let mut schedule = Schedule::new(self);
         self.listed(&by_cost, &mut schedule);
         let mut relaxed = Relaxed::new(self, schedule.value().last);
         let mut random = Random::new(1);
         let work = (seconds * WORK) as u64;
-        let is_cheapest = |value: Value| value.is_feasible() && value.cost() <= self.least_each() * (1.0 + SAME);
+        let is_cheapest =
+            |value: Value| value.is_feasible() && value.cost() <= self.least_each() * (1.0 + RELATIVE_TOLERANCE);
         let by_area = self.by_area();
         if is_cheapest(schedule.value()) {
             if let Some(by_area) = &by_area {
@@ -218,7 +219,7 @@ impl Tasks {
             }
             let preferences: Vec<Preference> = by_area.into_iter().chain([by_cost]).collect();
             schedule.improve(&preferences, relaxed.bound, work / 10, &mut random);
-            return Found { schedule, relaxed, proof: Some(Proof::Optimal), solver: "filter and sort" };
+            return BestSchedule { schedule, relaxed, proof: Some(Proof::Optimal), solver: "filter and sort" };
         }
         let estimate = |value: Value| if value.is_feasible() { value.cost() } else { 2.0 * self.least_each() };
         if self.values_time() {
@@ -233,18 +234,18 @@ impl Tasks {
             if schedule.value().is_feasible() {
                 schedule.improve(&preferences, cost, work / 10, &mut random);
             }
-            return Found { schedule, relaxed, proof: Some(Proof::Optimal), solver: "complete search" };
+            return BestSchedule { schedule, relaxed, proof: Some(Proof::Optimal), solver: "complete search" };
         }
         schedule.improve(&preferences, relaxed.bound, work, &mut random);
         relaxed.raise(estimate(schedule.value()));
         let value = schedule.value();
-        let is_proven = value.is_feasible() && value.cost() <= relaxed.bound * (1.0 + SAME);
-        Found { schedule, relaxed, proof: is_proven.then_some(Proof::Optimal), solver: "local search" }
+        let is_proven = value.is_feasible() && value.cost() <= relaxed.bound * (1.0 + RELATIVE_TOLERANCE);
+        BestSchedule { schedule, relaxed, proof: is_proven.then_some(Proof::Optimal), solver: "local search" }
     }
 
     /// Whether a short search finds a plan, and the plan.
     pub(super) fn any(&self, seconds: f64) -> Option<Schedule<'_>> {
-        let found = self.found(seconds * SHARE);
+        let found = self.best_schedule(seconds * SHARE);
         found.schedule.value().is_feasible().then_some(found.schedule)
     }
 }

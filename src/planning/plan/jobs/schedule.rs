@@ -1,19 +1,19 @@
-//! Schedules of rented jobs: a way and a start for each job within the shared limits.
+//! Schedules of rented jobs: a mode and a start for each job within the shared limits.
 //!
-//! A list schedule places the jobs in some order. Each takes its cheapest way that still ends by its deadline, and starts
+//! A list schedule places the jobs in some order. Each takes its cheapest mode that still ends by its deadline, and starts
 //! as early as the limits and the jobs placed before it allow (the serial scheme of resource-constrained scheduling;
 //! Kolisch 1996). [`super::search`] improves it. Nothing depends on the clock: the effort is counted in steps of the
 //! [`Timeline`]s looked at.
 
 use super::super::SharedLimit;
-use super::super::assignment::Way;
-use super::super::problem::SAME;
+use super::super::assignment::Mode;
+use super::super::problem::RELATIVE_TOLERANCE;
 use super::timeline::{Timeline, rounding};
 
 /// Relative difference below which two values of a schedule are equal.
 const EQUAL: f64 = 1e-9;
 
-/// Rented jobs with their ways and the shared limits.
+/// Rented jobs with their modes and the shared limits.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Tasks {
     pub(super) jobs: Vec<Task>,
@@ -29,8 +29,8 @@ pub(super) struct Tasks {
 /// One job.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Task {
-    /// Possible ways, cheapest first; uses are by limit.
-    pub(super) ways: Vec<Way>,
+    /// Possible modes, cheapest first; uses are by limit.
+    pub(super) modes: Vec<Mode>,
     /// Earliest start in hours.
     pub(super) earliest: f64,
     /// Deadline in hours; infinite without one.
@@ -60,9 +60,9 @@ pub(super) struct Rate {
 }
 
 impl Task {
-    /// Dollars of the cheapest way.
+    /// Dollars of the cheapest mode.
     pub(super) fn cheapest(&self) -> f64 {
-        self.ways.first().map_or(f64::INFINITY, |way| way.cost)
+        self.modes.first().map_or(f64::INFINITY, |mode| mode.cost)
     }
 
     /// Dollars for the time until an end.
@@ -75,12 +75,15 @@ impl Task {
         if self.rates.is_empty() { 0.0 } else { self.time_cost(self.earliest + self.fastest()) }
     }
 
-    /// Fewest dollars of a way with the time until its end.
+    /// Fewest dollars of a mode with the time until its end.
     pub(super) fn least(&self) -> f64 {
         if self.rates.is_empty() {
             return self.cheapest();
         }
-        self.ways.iter().map(|way| way.cost + self.time_cost(self.earliest + way.hours)).fold(f64::INFINITY, f64::min)
+        self.modes
+            .iter()
+            .map(|mode| mode.cost + self.time_cost(self.earliest + mode.hours))
+            .fold(f64::INFINITY, f64::min)
     }
 
     /// Time by which it should end: its deadline, or one that it may miss.
@@ -89,27 +92,27 @@ impl Task {
         soft.fold(self.due, f64::min)
     }
 
-    /// Hours of the fastest way.
+    /// Hours of the fastest mode.
     pub(super) fn fastest(&self) -> f64 {
-        self.ways.iter().map(|way| way.hours).fold(f64::INFINITY, f64::min)
+        self.modes.iter().map(|mode| mode.hours).fold(f64::INFINITY, f64::min)
     }
 
-    /// Dollars lost if the job has to use its fastest way.
+    /// Dollars lost if the job has to use its fastest mode.
     fn regret(&self) -> f64 {
-        let fastest = self.ways.iter().min_by(|a, b| a.hours.total_cmp(&b.hours));
-        fastest.map_or(0.0, |way| way.cost - self.cheapest())
+        let fastest = self.modes.iter().min_by(|a, b| a.hours.total_cmp(&b.hours));
+        fastest.map_or(0.0, |mode| mode.cost - self.cheapest())
     }
 
     /// Whether an end meets the deadline.
     pub(super) fn is_due(&self, end: f64) -> bool {
-        end <= self.due * (1.0 + SAME)
+        end <= self.due * (1.0 + RELATIVE_TOLERANCE)
     }
 }
 
 impl Tasks {
-    /// Number of ways of all jobs.
-    pub(super) fn ways(&self) -> usize {
-        self.jobs.iter().map(|task| task.ways.len()).sum()
+    /// Number of modes of all jobs.
+    pub(super) fn modes(&self) -> usize {
+        self.jobs.iter().map(|task| task.modes.len()).sum()
     }
 
     /// Fewest dollars if no job takes anything from another, with the time until the ends.
@@ -168,7 +171,7 @@ impl Tasks {
         Some(self.most[budget])
     }
 
-    /// Orders to place the jobs in: by deadline, longest first, by what a job loses without its cheapest ways, and shortest
+    /// Orders to place the jobs in: by deadline, longest first, by what a job loses without its cheapest modes, and shortest
     /// for its weight first (Smith 1956).
     pub(super) fn orders(&self) -> [Vec<usize>; 4] {
         let by = |key: &dyn Fn(&Task) -> f64| {
@@ -183,12 +186,12 @@ impl Tasks {
     }
 
     /// Ways of each job in the order of their prices.
-    pub(super) fn by_price(&self, price: impl Fn(usize, &Way) -> f64) -> Preference {
+    pub(super) fn by_price(&self, price: impl Fn(usize, &Mode) -> f64) -> Preference {
         let of_job = |(job, task): (usize, &Task)| {
-            let mut ways: Vec<(usize, f64)> =
-                task.ways.iter().enumerate().map(|(number, way)| (number, price(job, way))).collect();
-            ways.sort_by(|a, b| a.1.total_cmp(&b.1));
-            ways
+            let mut modes: Vec<(usize, f64)> =
+                task.modes.iter().enumerate().map(|(number, mode)| (number, price(job, mode))).collect();
+            modes.sort_by(|a, b| a.1.total_cmp(&b.1));
+            modes
         };
         self.jobs.iter().enumerate().map(of_job).collect()
     }
@@ -200,7 +203,7 @@ pub(super) type Preference = Vec<Vec<(usize, f64)>>;
 /// Place of a job.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Place {
-    pub(super) way: usize,
+    pub(super) mode: usize,
     pub(super) start: f64,
 }
 
@@ -238,16 +241,16 @@ impl Value {
 
     /// Adds a job to the sums.
     pub(super) fn add(&mut self, task: &Task, place: Option<Place>) {
-        let Some(Place { way, start }) = place else {
+        let Some(Place { mode, start }) = place else {
             self.rank[0] += 1.0;
             return;
         };
-        let end = start + task.ways[way].hours;
+        let end = start + task.modes[mode].hours;
         if !task.is_due(end) {
             self.rank[1] += end - task.due;
         }
-        self.paid += task.ways[way].cost;
-        self.rank[2] += task.ways[way].cost + task.time_cost(end);
+        self.paid += task.modes[mode].cost;
+        self.rank[2] += task.modes[mode].cost + task.time_cost(end);
         self.add_end(task, end);
     }
 
@@ -262,7 +265,7 @@ impl Value {
 
     /// Adds the excess over a budget and the dollars of the time until the last end.
     pub(super) fn of(mut self, tasks: &Tasks) -> Self {
-        self.rank[1] += tasks.budget().map_or(0.0, |budget| (self.paid - budget * (1.0 + SAME)).max(0.0));
+        self.rank[1] += tasks.budget().map_or(0.0, |budget| (self.paid - budget * (1.0 + RELATIVE_TOLERANCE)).max(0.0));
         self.rank[2] += tasks.hour_value * self.last;
         self
     }
@@ -292,7 +295,7 @@ impl<'a> Schedule<'a> {
         Self { work: self.work, horizon: self.horizon, ..Self::new(self.tasks) }
     }
 
-    /// List schedule of the jobs in an order, each with its way of lowest price.
+    /// List schedule of the jobs in an order, each with its mode of lowest price.
     pub(super) fn list(&mut self, order: &[usize], preference: &Preference) {
         let mut left = order.to_vec();
         loop {
@@ -320,33 +323,33 @@ impl<'a> Schedule<'a> {
 
     /// End of a job in hours; infinite without a place.
     pub(super) fn end(&self, job: usize) -> f64 {
-        self.places[job].map_or(f64::INFINITY, |place| place.start + self.tasks.jobs[job].ways[place.way].hours)
+        self.places[job].map_or(f64::INFINITY, |place| place.start + self.tasks.jobs[job].modes[place.mode].hours)
     }
 
     /// First possible start of a job after those that it waits for; infinite if there is none.
-    pub(super) fn start(&mut self, job: usize, way: usize) -> f64 {
+    pub(super) fn start(&mut self, job: usize, mode: usize) -> f64 {
         let task = &self.tasks.jobs[job];
         if task.after.iter().any(|other| self.places[*other].is_none()) {
             return f64::INFINITY;
         }
-        let start = self.possible_start(job, way);
+        let start = self.possible_start(job, mode);
         let starts = task.before.iter().filter_map(|other| Some(self.places[*other]?.start));
         let latest = starts.fold(f64::INFINITY, f64::min);
-        let end = start + task.ways[way].hours;
+        let end = start + task.modes[mode].hours;
         if end <= latest + rounding(latest) { start } else { f64::INFINITY }
     }
 
     /// First start of a job that the limits and the jobs with a place allow; infinite if there is none.
-    pub(super) fn possible_start(&mut self, job: usize, way: usize) -> f64 {
+    pub(super) fn possible_start(&mut self, job: usize, mode: usize) -> f64 {
         let task = &self.tasks.jobs[job];
         let ends = task.after.iter().map(|other| self.end(*other)).filter(|end| end.is_finite());
         let mut start = ends.fold(task.earliest, f64::max);
-        let way = &task.ways[way];
+        let mode = &task.modes[mode];
         let latest = if self.tasks.wait { f64::INFINITY } else { task.earliest };
         loop {
             let before = start;
-            for (limit, amount) in &way.uses {
-                start = self.timelines[*limit].earliest(start, way.hours, *amount, &mut self.work);
+            for (limit, amount) in &mode.uses {
+                start = self.timelines[*limit].earliest(start, mode.hours, *amount, &mut self.work);
                 if start > latest || start.is_infinite() {
                     return f64::INFINITY;
                 }
@@ -377,33 +380,33 @@ impl<'a> Schedule<'a> {
     }
 
     fn add(&mut self, job: usize, place: Place, times: f64) {
-        let way = &self.tasks.jobs[job].ways[place.way];
-        for (limit, amount) in &way.uses {
-            self.timelines[*limit].add(place.start, place.start + way.hours, times * amount);
+        let mode = &self.tasks.jobs[job].modes[place.mode];
+        for (limit, amount) in &mode.uses {
+            self.timelines[*limit].add(place.start, place.start + mode.hours, times * amount);
         }
     }
 
-    /// Places a job by the way of lowest price, with the dollars of its time, that ends by the horizon and early enough
+    /// Places a job by the mode of lowest price, with the dollars of its time, that ends by the horizon and early enough
     /// for its deadline and those of the jobs that wait for it; of equal ones the one that ends first. If none does, by
-    /// the way that ends first.
-    pub(super) fn insert(&mut self, job: usize, ways: &[(usize, f64)]) {
+    /// the mode that ends first.
+    pub(super) fn insert(&mut self, job: usize, modes: &[(usize, f64)]) {
         let task = &self.tasks.jobs[job];
         let mut best: Option<(f64, f64, Place)> = None;
         let mut late: Option<(f64, Place)> = None;
         let least_time = task.least_time_cost();
         let horizon = if self.horizon.is_finite() { self.horizon - task.tail + task.fastest() } else { f64::INFINITY };
-        for (way, price) in ways {
+        for (mode, price) in modes {
             let is_dearer = |price: f64, least: f64| price > least + EQUAL * (1.0 + least.abs());
             if best.is_some_and(|(least, ..)| is_dearer(price + least_time, least)) {
                 break;
             }
             self.work += 1;
-            let start = self.start(job, *way);
-            let (end, place) = (start + task.ways[*way].hours, Place { way: *way, start });
+            let start = self.start(job, *mode);
+            let (end, place) = (start + task.modes[*mode].hours, Place { mode: *mode, start });
             if !end.is_finite() {
                 continue;
             }
-            if end > task.latest * (1.0 + SAME) || end > horizon {
+            if end > task.latest * (1.0 + RELATIVE_TOLERANCE) || end > horizon {
                 if late.is_none_or(|(first, _)| end < first) {
                     late = Some((end, place));
                 }
@@ -429,7 +432,7 @@ impl<'a> Schedule<'a> {
         order.sort_by(|a, b| a.0.total_cmp(&b.0));
         *self = self.without_jobs();
         for (before, job, place) in order {
-            let start = self.possible_start(job, place.way).min(before);
+            let start = self.possible_start(job, place.mode).min(before);
             self.put(job, Place { start, ..place });
         }
     }

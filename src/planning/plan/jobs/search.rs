@@ -1,5 +1,5 @@
 //! Improves a list schedule: takes a few jobs out and places them again, in a new order or by trying all orders and
-//! ways (large neighbourhood search; Shaw 1998). For a few jobs, the same complete search over all of them proves the
+//! modes (large neighbourhood search; Shaw 1998). For a few jobs, the same complete search over all of them proves the
 //! optimum, or that no plan exists.
 //!
 //! The complete search places jobs in the order of their starts, each as early as possible. That includes an optimum,
@@ -111,7 +111,7 @@ impl Schedule<'_> {
             match self.places[job] {
                 Some(place) => {
                     let end = self.end(job);
-                    let cost = task.ways[place.way].cost + task.time_cost(end);
+                    let cost = task.modes[place.mode].cost + task.time_cost(end);
                     cost > task.least() * (1.0 + 1e-9) || !task.is_due(end)
                 }
                 None => true,
@@ -154,7 +154,7 @@ impl Schedule<'_> {
         out
     }
 
-    /// Places jobs by the best of all orders and ways, as far as tried; they stay without a place if that does not
+    /// Places jobs by the best of all orders and modes, as far as tried; they stay without a place if that does not
     /// improve on a value.
     fn place_best(&mut self, jobs: &[usize], than: Value) {
         let mut complete =
@@ -203,7 +203,7 @@ impl Schedule<'_> {
         if complete.left > 0 { Completeness::Complete } else { Completeness::Partial }
     }
 
-    /// Tries all orders and ways of the jobs that are left, with starts that do not decrease.
+    /// Tries all orders and modes of the jobs that are left, with starts that do not decrease.
     fn explore(
         &mut self,
         left: &mut Vec<usize>,
@@ -237,24 +237,24 @@ impl Schedule<'_> {
             let task = &self.tasks.jobs[job];
             let others = least.rank[2] - costs[place_of];
             let least_time = task.least_time_cost();
-            for way in 0..task.ways.len() {
+            for mode in 0..task.modes.len() {
                 if complete.left == 0 {
                     break;
                 }
                 complete.left -= 1;
-                let own = &task.ways[way];
-                // The ways are in the order of their cost.
+                let own = &task.modes[mode];
+                // The modes are in the order of their cost.
                 let mut cheapest = least;
                 cheapest.rank[2] = others + own.cost + least_time;
                 if !complete.late && !cheapest.of(self.tasks).is_less(complete.best) {
                     break;
                 }
-                let start = self.start(job, way);
+                let start = self.start(job, mode);
                 let is_possible = start.is_finite() && (complete.late || task.is_due(start + own.hours));
                 if !is_possible || start + rounding(start) < from {
                     continue;
                 }
-                let place = Place { way, start };
+                let place = Place { mode, start };
                 let mut sums = sums;
                 sums.add(task, Some(place));
                 self.put(job, place);
@@ -267,8 +267,8 @@ impl Schedule<'_> {
         }
     }
 
-    /// Lower bound on the value with the jobs that are left: each by its cheapest way that still has a place, and the
-    /// soonest end of all its ways from the last start on. With the costs of these ways; `None` if a job has no place.
+    /// Lower bound on the value with the jobs that are left: each by its cheapest mode that still has a place, and the
+    /// soonest end of all its modes from the last start on. With the costs of these modes; `None` if a job has no place.
     fn least(
         &mut self,
         left: &[usize],
@@ -281,14 +281,14 @@ impl Schedule<'_> {
             let task = &self.tasks.jobs[*job];
             let (mut least, mut paid) = (f64::INFINITY, f64::INFINITY);
             if complete.cost {
-                for (number, way) in task.ways.iter().enumerate() {
-                    if way.cost + task.least_time_cost() >= least {
+                for (number, mode) in task.modes.iter().enumerate() {
+                    if mode.cost + task.least_time_cost() >= least {
                         break;
                     }
-                    let end = self.possible_start(*job, number).max(from) + way.hours;
+                    let end = self.possible_start(*job, number).max(from) + mode.hours;
                     if end.is_finite() && task.is_due(end) {
-                        paid = paid.min(way.cost);
-                        least = least.min(way.cost + task.time_cost(end));
+                        paid = paid.min(mode.cost);
+                        least = least.min(mode.cost + task.time_cost(end));
                     }
                 }
                 if least.is_infinite() {

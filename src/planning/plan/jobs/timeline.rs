@@ -1,7 +1,7 @@
 //! Use of a shared limit over time, and the times at which it has room for one more job.
 
 use super::super::SharedLimit;
-use super::super::problem::SAME;
+use super::super::problem::RELATIVE_TOLERANCE;
 use habitat_base::units::Hours;
 
 /// Amount of a limit in use, as a step function of time. Negative infinity while the limit does not apply.
@@ -87,7 +87,7 @@ impl Timeline {
     /// First start from `from` on at which the limit has room for an amount for these hours; infinite if it never has.
     /// Counts the steps looked at in `work`.
     pub(super) fn earliest(&self, from: f64, hours: f64, amount: f64, work: &mut u64) -> f64 {
-        let room = self.most * (1.0 + SAME);
+        let room = self.most * (1.0 + RELATIVE_TOLERANCE);
         let (mut start, mut step) = (from, self.at(from));
         loop {
             *work += 1;

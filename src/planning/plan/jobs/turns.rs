@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use super::super::problem::SAME;
+use super::super::problem::RELATIVE_TOLERANCE;
 use super::model::Model;
 use super::schedule::Place;
 use super::timeline::rounding;
@@ -38,9 +38,9 @@ impl Model {
             let Some([from, until]) = self.tasks.limits[limit].span() else { continue };
             let mut left = vec![Left { of: None, end: 0.0, rest: *most }];
             for &job in &order {
-                let Some(way) = tasks[job].ways.get(places[job].way) else { continue };
-                let Some((_, amount)) = way.uses.iter().find(|(of, _)| *of == limit) else { continue };
-                let (start, end) = (places[job].start, places[job].start + way.hours);
+                let Some(mode) = tasks[job].modes.get(places[job].mode) else { continue };
+                let Some((_, amount)) = mode.uses.iter().find(|(of, _)| *of == limit) else { continue };
+                let (start, end) = (places[job].start, places[job].start + mode.hours);
                 if is_by(until, start) {
                     turns[job].not_before = turns[job].not_before.max(Hours::known(until));
                 }
@@ -48,10 +48,12 @@ impl Model {
                     continue;
                 }
                 let (mut missing, mut ends) = (*amount, turns[job].ends.clone());
-                while missing > most * SAME {
-                    let may = left.iter_mut().filter(|one| one.rest > most * SAME && is_by(one.end, start));
+                while missing > most * RELATIVE_TOLERANCE {
+                    let may =
+                        left.iter_mut().filter(|one| one.rest > most * RELATIVE_TOLERANCE && is_by(one.end, start));
                     let is_new = |of: usize| !ends.contains(&of) && !tasks[job].after.contains(&of);
-                    let rank = |one: &&mut Left| (one.rest < missing * (1.0 - SAME), one.of.is_some_and(is_new));
+                    let rank =
+                        |one: &&mut Left| (one.rest < missing * (1.0 - RELATIVE_TOLERANCE), one.of.is_some_and(is_new));
                     let Some(Left { of, rest, .. }) = may.min_by_key(rank) else { break };
                     let part = missing.min(*rest);
                     (missing, *rest) = (missing - part, *rest - part);

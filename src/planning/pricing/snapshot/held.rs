@@ -1,7 +1,7 @@
 //! Rows of machines that the user already has, and of contracts to buy.
 
 use super::Row;
-use crate::pricing::held::Held;
+use crate::pricing::ownership::Ownership;
 use crate::pricing::tier::Tier;
 use habitat_base::units::{UsdPerHour, most};
 
@@ -17,7 +17,7 @@ pub(super) struct Tiered {
     pub(super) tier: Tier,
     pub(super) price: UsdPerHour,
     /// Cost of a machine that the user already has.
-    pub(super) held: Option<Held>,
+    pub(super) held: Option<Ownership>,
     /// Hours per term of a contract to buy.
     pub(super) term_hours: Option<u32>,
 }
@@ -66,12 +66,12 @@ pub(super) fn read(row: &Row) -> Result<Option<Tiered>, String> {
                     return Err(format!("{key}: {value:?}; use a number {above} {least} and at most {most:e}"));
                 }
             }
-            Held::Owned { kw, pue, usd_per_kwh, wear: row.wear_usd_per_hour.unwrap_or(UsdPerHour::ZERO) }
+            Ownership::Owned { kw, pue, usd_per_kwh, wear: row.wear_usd_per_hour.unwrap_or(UsdPerHour::ZERO) }
         }
         Tier::Reserved => {
             refused(&own, "owned")?;
             match (row.paid_usd_per_hour, row.usd_per_hour, row.term_hours) {
-                (Some(paid), None, None) => Held::Contract { paid },
+                (Some(paid), None, None) => Ownership::Contract { paid },
                 (Some(_), ..) => {
                     return Err(
                         "paid_usd_per_hour is for a contract that is already paid; usd_per_hour and term_hours are for a contract to buy"

@@ -1,5 +1,5 @@
 use super::*;
-use crate::pricing::Held;
+use crate::pricing::Ownership;
 
 const ONE: &str = r#"
 schema = 1
@@ -106,7 +106,7 @@ fn own_machines_cost_their_power_and_paid_contracts_nothing() {
     assert_eq!(offers[0].id.as_str(), "lab/office/workstation/owned");
     assert!((offers[0].price.get() - (0.9 * 1.2 * 0.3 + 0.05)).abs() < 1e-12, "{}", offers[0].price.get());
     let wear = UsdPerHour::known(0.05);
-    assert_eq!(offers[0].held, Some(Held::Owned { kw: 0.9, pue: 1.2, usd_per_kwh: 0.3, wear }));
+    assert_eq!(offers[0].held, Some(Ownership::Owned { kw: 0.9, pue: 1.2, usd_per_kwh: 0.3, wear }));
     assert_eq!((offers[1].id.as_str(), offers[1].price.get()), ("lab/office/contract/reserved", 0.0));
     assert_eq!(offers[1].held.unwrap().paid().unwrap().get(), 12.5);
     // The prices of others do not cast doubt on them.

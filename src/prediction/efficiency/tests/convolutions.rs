@@ -6,7 +6,8 @@ use super::*;
 #[test]
 fn terms_name_kind_direction_and_layout() {
     let inputs = "[[8, 64, 56, 56], [64, 64, 3, 3]]";
-    let [first, copies] = &asked("convolution", "forward", inputs, r#", "attributes": {"padding": [1, 1]}"#)[..] else {
+    let [first, copies] = &demands_of("convolution", "forward", inputs, r#", "attributes": {"padding": [1, 1]}"#)[..]
+    else {
         panic!("the convolution, and what it copies into the order that it works in and back")
     };
     assert_eq!(names(&first.memory), ["dense", "convolution"]);
@@ -15,23 +16,25 @@ fn terms_name_kind_direction_and_layout() {
     assert_eq!((copies.units, copies.flops, copies.bytes), (Units::Cycles, elements, 2.0 * 2.0 * elements));
     assert_eq!(first.limits.tiles, (8.0_f64 * 3136.0 / 128.0).ceil());
     let last = r#", "attributes": {"padding": [1, 1], "memory_format": "channels_last"}"#;
-    let [last_only] = &asked("convolution", "forward", inputs, last)[..] else { panic!("one part") };
+    let [last_only] = &demands_of("convolution", "forward", inputs, last)[..] else { panic!("one part") };
     assert_eq!(names(&last_only.memory), ["dense", "convolution"]);
-    let pointwise = asked("convolution", "forward", "[[8, 64, 56, 56], [64, 64, 1, 1]]", "");
+    let pointwise = demands_of("convolution", "forward", "[[8, 64, 56, 56], [64, 64, 1, 1]]", "");
     assert_eq!(names(&pointwise[0].memory), ["pointwise", "convolution", "pointwise, channels first"]);
     assert_eq!(pointwise.len(), 1);
     // Depthwise and thin ones are not copied; backward, input and output of each gradient are.
     for (groups, channels, inside) in [(64, 64, 1), (1, 3, 3)] {
         let inputs = format!("[[8, {channels}, 56, 56], [64, {inside}, 3, 3]]");
         let rest = format!(r#", "attributes": {{"padding": [1, 1], "groups": {groups}}}"#);
-        assert_eq!(asked("convolution", "forward", &inputs, &rest).len(), 1, "{inputs}");
+        assert_eq!(demands_of("convolution", "forward", &inputs, &rest).len(), 1, "{inputs}");
     }
     let dense = "[[8, 64, 56, 56], [8, 64, 56, 56], [64, 64, 3, 3]]";
-    let gradients = asked("convolution_backward", "backward", dense, r#", "attributes": {"padding": [1, 1]}"#);
+    let gradients = demands_of("convolution_backward", "backward", dense, r#", "attributes": {"padding": [1, 1]}"#);
     let bytes: Vec<f64> = gradients.iter().filter(|part| part.units == Units::Cycles).map(|part| part.bytes).collect();
     assert_eq!((gradients.len(), bytes), (4, vec![copies.bytes; 2]));
     let backward = "[[8, 64, 56, 56], [8, 64, 56, 56], [64, 1, 3, 3]]";
-    let [data, weight] = &asked("convolution_backward", "backward", backward, last)[..] else { panic!("two parts") };
+    let [data, weight] = &demands_of("convolution_backward", "backward", backward, last)[..] else {
+        panic!("two parts")
+    };
     assert_eq!((data.units, data.flops), (Units::Cycles, weight.flops));
     assert_eq!(names(&data.memory)[1], "depthwise, data");
     assert_eq!(names(&weight.memory)[1], "depthwise, weight");
@@ -46,7 +49,7 @@ fn what_has_no_kernel_in_its_order_is_copied() {
         let inputs = format!("[[8, {channels}, 14, 14], [{outside}, {inside}, {size}, {size}]]");
         let padding = size / 2;
         let rest = format!(r#", "attributes": {{"padding": [{padding}, {padding}], "groups": {groups}{layout}}}"#);
-        let parts = asked("convolution", "forward", &inputs, &rest);
+        let parts = demands_of("convolution", "forward", &inputs, &rest);
         parts.get(1).map(|copies| (copies.flops / (8.0 * 196.0), copies.compute[0].0.name()))
     };
     let copied = |channels: u64, groups: u64, size: u64, layout: &str| {
@@ -72,7 +75,7 @@ fn what_has_no_kernel_in_its_order_is_copied() {
     for (channels, is_unaligned) in [(64, false), (60, false), (61, true)] {
         let inputs = format!("[[8, {channels}, 14, 14], [64, {channels}, 1, 1]]");
         let rest = r#", "attributes": {"memory_format": "channels_last"}"#;
-        let [own] = &asked("convolution", "forward", &inputs, rest)[..] else { panic!("one part") };
+        let [own] = &demands_of("convolution", "forward", &inputs, rest)[..] else { panic!("one part") };
         assert_eq!(own.limits.unaligned, if is_unaligned { own.flops } else { 0.0 }, "{channels}");
         assert_eq!(names(&own.compute).contains(&"convolution, odd"), channels == 60);
     }

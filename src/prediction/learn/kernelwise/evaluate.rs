@@ -7,7 +7,7 @@ use super::{Data, FitError, Recipe, gpu_lines};
 use crate::Method;
 use crate::compare::StepKind;
 use crate::decoded::{Decoded, step_operations};
-use crate::kernelwise::{Across, Evaluated, KernelWise, Level, Lines, Ranges};
+use crate::kernelwise::{Across, Evaluated, FittedLines, KernelWise, Level, Ranges};
 use crate::learn::ranges::{few_gpus, spread};
 use crate::learned::Spread;
 use habitat_base::units::{GpuSlug, Micros};
@@ -44,7 +44,7 @@ impl HeldOut {
 
 /// Results of leaving out each network and each GPU.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Held {
+pub struct CrossValidation {
     /// Steps of left-out networks, on measured GPUs.
     pub networks: Vec<HeldOut>,
     /// Steps on left-out GPUs.
@@ -68,8 +68,8 @@ pub enum LeftOut {
 ///
 /// # Errors
 /// A GPU that is not in the catalog.
-pub fn held_out(data: &Data, catalog: &Catalog, recipe: Recipe) -> Result<Held, FitError> {
-    let mut held = Held::default();
+pub fn held_out(data: &Data, catalog: &Catalog, recipe: Recipe) -> Result<CrossValidation, FitError> {
+    let mut held = CrossValidation::default();
     (held.networks, held.operations) = networks(data, catalog, recipe)?;
     let measured = Measured::new(data, catalog, recipe, &|_| true)?;
     let across = if recipe.published { Across::Published } else { Across::Proportional };
@@ -92,9 +92,9 @@ pub fn held_out(data: &Data, catalog: &Catalog, recipe: Recipe) -> Result<Held, 
 }
 
 /// Steps, and the logarithms of operators with their GPU.
-type Found = (Vec<HeldOut>, Vec<(usize, f64)>);
+type StepsAndLogs = (Vec<HeldOut>, Vec<(usize, f64)>);
 
-fn networks(data: &Data, catalog: &Catalog, recipe: Recipe) -> Result<Found, FitError> {
+fn networks(data: &Data, catalog: &Catalog, recipe: Recipe) -> Result<StepsAndLogs, FitError> {
     let (mut steps, mut logs) = (Vec::new(), Vec::new());
     for (index, slug) in data.gpus().into_iter().enumerate() {
         let gpu = catalog.find(slug.as_str())?;
@@ -118,7 +118,7 @@ fn networks(data: &Data, catalog: &Catalog, recipe: Recipe) -> Result<Found, Fit
 }
 
 /// Predicts one step by each of the three methods.
-fn evaluated(lines: &Lines<'_>, gpu: &GpuSpec, step: usize, profile: &Profile) -> Vec<HeldOut> {
+fn evaluated(lines: &FittedLines<'_>, gpu: &GpuSpec, step: usize, profile: &Profile) -> Vec<HeldOut> {
     let Some(measured) = profile.measured_step() else { return Vec::new() };
     [
         (Method::KernelWise, Some(lines.step(profile, Level::Kernels))),
@@ -143,7 +143,7 @@ fn evaluated(lines: &Lines<'_>, gpu: &GpuSpec, step: usize, profile: &Profile) -
 const LEAST_SHARE: f64 = 0.001;
 
 /// Logarithms of measured over predicted times of operators above [`LEAST_SHARE`].
-fn operations(lines: &Lines<'_>, profile: &Profile) -> Vec<f64> {
+fn operations(lines: &FittedLines<'_>, profile: &Profile) -> Vec<f64> {
     let of = |operation: &habitat_step::profile::Operation| {
         let least = profile.measured_step()? * LEAST_SHARE;
         let counts = |time: &Micros| time.get() * f64::from(operation.count) >= least.get();
@@ -154,7 +154,7 @@ fn operations(lines: &Lines<'_>, profile: &Profile) -> Vec<f64> {
     profile.operations.iter().filter_map(of).collect()
 }
 
-impl Held {
+impl CrossValidation {
     /// Steps for one way of leaving out.
     pub fn steps(&self, left_out: LeftOut) -> &[HeldOut] {
         match left_out {

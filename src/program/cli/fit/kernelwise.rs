@@ -16,7 +16,7 @@ use habitat_base::regress::quantile::{median, quantile};
 use habitat_base::units::GpuSlug;
 use habitat_prediction::Method;
 use habitat_prediction::kernelwise::{Driver, Group, KernelWise};
-use habitat_prediction::learn::kernelwise::{Data, Held, Recipe, fit};
+use habitat_prediction::learn::kernelwise::{CrossValidation, Data, Recipe, fit};
 use habitat_reports::format;
 use habitat_reports::table::{Cell, Column, Table};
 
@@ -156,7 +156,7 @@ struct Row {
     held_out_mean_absolute_error: Option<f64>,
 }
 
-fn rows(data: &Data, model: &KernelWise, held: &Held) -> Vec<Row> {
+fn rows(data: &Data, model: &KernelWise, held: &CrossValidation) -> Vec<Row> {
     let mut measured: BTreeMap<&GpuSlug, usize> = BTreeMap::new();
     for row in &data.rows {
         *measured.entry(&row.gpu).or_default() += 1;

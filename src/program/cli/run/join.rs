@@ -49,7 +49,7 @@ pub(in crate::cli) fn follow(folder: JobFolder, passes_code: bool) -> Result<liv
     Ok(live::Session {
         job,
         updates,
-        control: Arc::new(move |live::Wish::Stop| {
+        control: Arc::new(move |live::JobRequest::Stop| {
             // If the disk is full, the state shows no signal.
             let _ = asked.ask_to_stop();
         }),

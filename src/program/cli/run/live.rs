@@ -14,7 +14,7 @@ use super::keeper::{self, Keeping};
 use super::outcome::{self, End};
 use super::report::{self, Recorder};
 use super::session::{Conclusion, Session, conclude, job_options};
-use super::snapshot::{self, Heard};
+use super::snapshot::{self, CudaTimes};
 use super::{follow, join, log};
 use crate::cli::error::CliError;
 use crate::cli::input::Loaded;
@@ -30,7 +30,7 @@ use habitat_recorder::capture::smi::Boards;
 use habitat_recorder::capture::{
     self, Control, Identity, JobOptions, Progress, RecordingStatus, Running, Settings, Watch,
 };
-use habitat_recorder::live::{self, Aim, Snapshot, State, Update, Wanted, Wish};
+use habitat_recorder::live::{self, Aim, JobRequest, RecordingWindows, Snapshot, State, Update};
 use habitat_step::catalog::Catalog;
 use habitat_step::profile::{self, Profile, Workload};
 
@@ -177,13 +177,13 @@ fn kept(session: &Session, folder: &JobFolder, options: &JobOptions, log: &Path)
     }
 }
 
-fn wanted(options: &JobOptions) -> Wanted {
+fn wanted(options: &JobOptions) -> RecordingWindows {
     let Settings { windows, after, window, every, .. } = options.settings;
     // The argument parser limits the range.
     let time = |seconds: f64| Duration::try_from_secs_f64(seconds).unwrap_or_default();
     match &options.cupti {
-        Some(cupti) => Wanted::Kernels { after: time(cupti.after_seconds), length: time(cupti.for_seconds) },
-        None => Wanted::Steps { windows, after, window, every },
+        Some(cupti) => RecordingWindows::Kernels { after: time(cupti.after_seconds), length: time(cupti.for_seconds) },
+        None => RecordingWindows::Steps { windows, after, window, every },
     }
 }
 
@@ -227,7 +227,7 @@ fn follow_to_the_end(
         gather: Gather::default(),
         history: HistoryWriter::new(folder),
         options: options.clone(),
-        heard: Heard::default(),
+        cuda: CudaTimes::default(),
         boards: Boards::start(),
         shown: Snapshot::default(),
         changed: Instant::now(),
@@ -247,7 +247,7 @@ fn follow_to_the_end(
         // A job that we stopped as requested has also ended well.
         well: conclusion.code == 0 || outcome::by_user(&finished),
     };
-    let remedy = conclusion.remedy.take().filter(|_| finished.recording.seen() != RecordingStatus::Recorded);
+    let remedy = conclusion.remedy.take().filter(|_| finished.recording.status() != RecordingStatus::Recorded);
     let mut last = Snapshot { remedy, ..snapshot::at_end(&finished, state) };
     snapshot::with_exchanges(&mut last, &conclusion.exchanges);
     // It is received: the receiver ends with the senders.
@@ -265,7 +265,7 @@ struct Watcher {
     gather: Gather,
     history: HistoryWriter,
     options: JobOptions,
-    heard: Heard,
+    cuda: CudaTimes,
     boards: Boards,
     shown: Snapshot,
     /// Time of the last change.
@@ -283,11 +283,11 @@ impl Watch for Watcher {
 
     fn look(&mut self, progress: Progress<'_>) {
         if (self.stop)() {
-            self.control.wish(Wish::Stop);
+            self.control.request(JobRequest::Stop);
         }
         let now = Instant::now();
-        self.heard.look(progress.recording, now);
-        let mut seen = snapshot::snapshot(progress, &self.options, self.heard, now);
+        self.cuda.look(progress.recording, now);
+        let mut seen = snapshot::snapshot(progress, &self.options, self.cuda, now);
         seen.boards = self.boards.latest();
         self.gather.busy(seen.boards.iter().filter_map(|board| board.busy));
         self.history.append(&self.gather.due());

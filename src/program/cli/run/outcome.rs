@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use habitat_recorder::capture::{Asked, Ended, Finished, JobOptions, signal_name};
+use habitat_recorder::capture::{Finished, JobExit, JobOptions, StopReason, signal_name};
 
 /// How the job ended and who ended it; the text follows "job" or "state".
 pub(super) fn words(finished: &Finished, options: &JobOptions) -> String {
     match (finished.ended, who(finished)) {
-        (Ended::Unknown, _) => "ended, exit code unknown".to_owned(),
-        (Ended::Code(code), Some(who)) => format!("{} (exit code {code})", who.words(options)),
-        (Ended::Signal(_), Some(who)) => who.words(options),
-        (Ended::Code(code), None) => format!("ended with exit code {code}{}", inside(code)),
-        (Ended::Signal(signal), None) => format!("crashed with {}", signal_name(signal)),
+        (JobExit::Unknown, _) => "ended, exit code unknown".to_owned(),
+        (JobExit::Code(code), Some(who)) => format!("{} (exit code {code})", who.words(options)),
+        (JobExit::Signal(_), Some(who)) => who.words(options),
+        (JobExit::Code(code), None) => format!("ended with exit code {code}{}", inside(code)),
+        (JobExit::Signal(signal), None) => format!("crashed with {}", signal_name(signal)),
     }
 }
 
@@ -57,14 +57,14 @@ impl Who {
 }
 
 fn who(finished: &Finished) -> Option<Who> {
-    match (finished.asked, finished.passed, finished.ended) {
-        (_, _, Ended::Unknown) => None,
-        (Some(Asked::Wished), ..) => Some(Who::User),
-        (Some(Asked::Timeout), ..) => Some(Who::Timeout),
-        (Some(Asked::Recorded), ..) => Some(Who::Recorded),
+    match (finished.stop_reason, finished.passed, finished.ended) {
+        (_, _, JobExit::Unknown) => None,
+        (Some(StopReason::User), ..) => Some(Who::User),
+        (Some(StopReason::Timeout), ..) => Some(Who::Timeout),
+        (Some(StopReason::Recorded), ..) => Some(Who::Recorded),
         _ if finished.interrupted => Some(Who::User),
-        (None, Some(signal), Ended::Signal(by)) if by == signal => Some(Who::Passed(signal)),
-        (None, _, Ended::Signal(signal)) if !is_fault(signal) => Some(Who::Outside(signal)),
+        (None, Some(signal), JobExit::Signal(by)) if by == signal => Some(Who::Passed(signal)),
+        (None, _, JobExit::Signal(signal)) if !is_fault(signal) => Some(Who::Outside(signal)),
         _ => None,
     }
 }
@@ -99,11 +99,11 @@ pub(super) fn lasting(time: Duration) -> String {
 pub(super) fn cause(finished: &Finished, options: &JobOptions) -> String {
     match (who(finished), finished.ended) {
         (Some(_), _) => format!("the job was {}; ", words(finished, options)),
-        (None, Ended::Code(code)) if code != 0 => {
+        (None, JobExit::Code(code)) if code != 0 => {
             let place = options.log.as_ref().map_or_else(|| "above".to_owned(), |log| format!("in {}", log.display()));
             format!("the job failed with exit code {code}{}, see its error {place}; ", inside(code))
         }
-        (None, Ended::Signal(_)) => format!("the job {}; ", words(finished, options)),
+        (None, JobExit::Signal(_)) => format!("the job {}; ", words(finished, options)),
         _ => String::new(),
     }
 }
@@ -128,7 +128,7 @@ impl End {
         match (who(finished), finished.ended) {
             (Some(Who::Timeout), _) => Self::Timeout,
             (Some(_), _) => Self::Stopped,
-            (None, Ended::Code(0) | Ended::Unknown) => Self::Well,
+            (None, JobExit::Code(0) | JobExit::Unknown) => Self::Well,
             (None, _) => Self::Failed,
         }
     }
@@ -149,11 +149,11 @@ mod tests {
     use super::*;
     use habitat_recorder::capture::{Folder, ProcessScan, Recording, Settings};
 
-    fn finished(ended: Ended, asked: Option<Asked>, passed: Option<i32>) -> Finished {
+    fn finished(ended: JobExit, stop_reason: Option<StopReason>, passed: Option<i32>) -> Finished {
         let folder = Folder::new(&std::env::temp_dir()).unwrap();
         let (cut, lasted, recording) = (None, Duration::ZERO, Recording::default());
         let scan = ProcessScan::default();
-        Finished { ended, asked, passed, interrupted: false, folder, cut, lasted, recording, scan }
+        Finished { ended, stop_reason, passed, interrupted: false, folder, cut, lasted, recording, scan }
     }
 
     fn options() -> JobOptions {
@@ -170,20 +170,20 @@ mod tests {
 
     #[test]
     fn who_ended_a_job_is_said() {
-        let said = |ended, asked, passed| {
-            let finished = finished(ended, asked, passed);
+        let said = |ended, stop_reason, passed| {
+            let finished = finished(ended, stop_reason, passed);
             (words(&finished, &options()), End::new(&finished))
         };
-        let of_signal = |signal, asked, passed| said(Ended::Signal(signal), asked, passed);
-        for (asked, passed, text, end) in [
-            (Some(Asked::Wished), None, "stopped by you", End::Stopped),
-            (Some(Asked::Timeout), None, "stopped by --timeout after 30 s", End::Timeout),
-            (Some(Asked::Recorded), None, "stopped after recording", End::Stopped),
+        let of_signal = |signal, stop_reason, passed| said(JobExit::Signal(signal), stop_reason, passed);
+        for (stop_reason, passed, text, end) in [
+            (Some(StopReason::User), None, "stopped by you", End::Stopped),
+            (Some(StopReason::Timeout), None, "stopped by --timeout after 30 s", End::Timeout),
+            (Some(StopReason::Recorded), None, "stopped after recording", End::Stopped),
             (None, Some(15), "ended by SIGTERM, sent to habitat-tui and passed on", End::Stopped),
             (None, Some(1), "ended by SIGTERM, not by habitat-tui", End::Stopped),
             (None, None, "ended by SIGTERM, not by habitat-tui", End::Stopped),
         ] {
-            assert_eq!(of_signal(15, asked, passed), (text.to_owned(), end));
+            assert_eq!(of_signal(15, stop_reason, passed), (text.to_owned(), end));
         }
         assert!(of_signal(9, None, None).0.contains("out of memory?"));
         for (signal, limit) in [(25, "ulimit -f"), (24, "ulimit -t")] {
@@ -191,25 +191,25 @@ mod tests {
             assert!(said.contains(limit) && !said.contains("not by"), "{said}");
         }
         assert_eq!(of_signal(11, None, None), ("crashed with SIGSEGV".to_owned(), End::Failed));
-        assert_eq!(said(Ended::Code(0), None, None), ("ended with exit code 0".to_owned(), End::Well));
-        assert_eq!(said(Ended::Code(3), None, None).1, End::Failed);
-        assert!(said(Ended::Code(137), None, None).0.contains("SIGKILL"));
-        let saved = said(Ended::Code(0), Some(Asked::Wished), None);
+        assert_eq!(said(JobExit::Code(0), None, None), ("ended with exit code 0".to_owned(), End::Well));
+        assert_eq!(said(JobExit::Code(3), None, None).1, End::Failed);
+        assert!(said(JobExit::Code(137), None, None).0.contains("SIGKILL"));
+        let saved = said(JobExit::Code(0), Some(StopReason::User), None);
         assert_eq!(saved, ("stopped by you (exit code 0)".to_owned(), End::Stopped));
-        let interrupted = Finished { interrupted: true, ..finished(Ended::Signal(2), None, None) };
+        let interrupted = Finished { interrupted: true, ..finished(JobExit::Signal(2), None, None) };
         assert_eq!(words(&interrupted, &options()), "stopped by you");
     }
 
     #[test]
     fn the_cause_comes_first_where_it_explains_something() {
-        let said = |ended, asked| cause(&finished(ended, asked, None), &options());
-        assert_eq!(said(Ended::Code(0), None), "");
-        assert_eq!(said(Ended::Code(3), None), "the job failed with exit code 3, see its error above; ");
+        let said = |ended, stop_reason| cause(&finished(ended, stop_reason, None), &options());
+        assert_eq!(said(JobExit::Code(0), None), "");
+        assert_eq!(said(JobExit::Code(3), None), "the job failed with exit code 3, see its error above; ");
         let logged = JobOptions { log: Some("train.log".into()), ..options() };
-        let said_with_log = cause(&finished(Ended::Code(3), None, None), &logged);
+        let said_with_log = cause(&finished(JobExit::Code(3), None, None), &logged);
         assert_eq!(said_with_log, "the job failed with exit code 3, see its error in train.log; ");
-        assert_eq!(said(Ended::Signal(11), None), "the job crashed with SIGSEGV; ");
-        assert_eq!(said(Ended::Signal(2), Some(Asked::Wished)), "the job was stopped by you; ");
+        assert_eq!(said(JobExit::Signal(11), None), "the job crashed with SIGSEGV; ");
+        assert_eq!(said(JobExit::Signal(2), Some(StopReason::User)), "the job was stopped by you; ");
     }
 
     #[test]

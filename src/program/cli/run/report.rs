@@ -12,7 +12,7 @@ use crate::cli::hints;
 use habitat_base::units::{Bytes, Micros, Usd};
 use habitat_recorder::capture::assemble::Assembled;
 use habitat_recorder::capture::recording::StepTimes;
-use habitat_recorder::capture::{Cut, Finished, JobOptions, Process, Recording, RecordingStatus, Settings};
+use habitat_recorder::capture::{Finished, JobOptions, LostOutput, Process, Recording, RecordingStatus, Settings};
 use habitat_reports::run::RunReport;
 use habitat_reports::{format, summary};
 
@@ -131,8 +131,8 @@ pub(super) fn unrecorded(finished: &Finished, run: &RunReport, out: &mut dyn Wri
 }
 
 /// A note on output that is missing in the log.
-pub(super) fn cut(cut: Option<&Cut>) -> Option<String> {
-    let Cut { bytes, why } = cut?;
+pub(super) fn cut(cut: Option<&LostOutput>) -> Option<String> {
+    let LostOutput { bytes, why } = cut?;
     let bytes = format::grouped(*bytes as f64);
     Some(format!("{bytes} bytes of the job's output are missing in the log: {why}; the job was not delayed"))
 }
@@ -341,7 +341,7 @@ pub(super) fn json(
         "exit_code": finished.ended.exit_code(),
         "pid": pid,
         "log": options.log.as_ref().map(|log| log.display().to_string()),
-        "ended_by_habitat": finished.asked.is_some(),
+        "ended_by_habitat": finished.stop_reason.is_some(),
         "ended": words(finished, options),
         "seen": name(seen),
         "problem": problem,

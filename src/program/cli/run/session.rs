@@ -24,7 +24,9 @@ use habitat_planning::plan::Goal;
 use habitat_planning::pricing::PriceBook;
 use habitat_prediction::predict;
 use habitat_recorder::capture::assemble::{self, Assembled};
-use habitat_recorder::capture::{self, Asked, Finished, JobOptions, Private, Recording, RecordingStatus, Settings};
+use habitat_recorder::capture::{
+    self, Finished, JobOptions, Private, Recording, RecordingStatus, Settings, StopReason,
+};
 use habitat_recorder::live::history::Digest;
 use habitat_recorder::live::{Aim, Exchange, State};
 use habitat_reports::plan_toml;
@@ -55,7 +57,7 @@ pub(super) fn conclude(
     history: &Digest,
 ) -> Conclusion {
     let args = &*session.args;
-    let seen = finished.recording.seen();
+    let seen = finished.recording.status();
     let (assembled, problem, remedy) = match written {
         Some(Ok(assembled)) => (Some(assembled), None, None),
         Some(Err(error)) => (None, Some(error.to_string()), None),
@@ -76,7 +78,7 @@ pub(super) fn conclude(
     let mut text = Vec::new();
     let mut code = match &assembled {
         // Stopping after the recording, as requested, is success.
-        Some(_) if finished.asked == Some(Asked::Recorded) => 0,
+        Some(_) if finished.stop_reason == Some(StopReason::Recorded) => 0,
         _ => finished.ended.exit_code(),
     };
     let run = session.report(finished, assembled.as_ref(), history);

@@ -17,12 +17,12 @@ const PATIENCE: usize = 5;
 
 /// Times at which a CUDA program first reported, and at which its window opened.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Heard {
+pub(super) struct CudaTimes {
     cuda: Option<Instant>,
     window: Option<Instant>,
 }
 
-impl Heard {
+impl CudaTimes {
     /// Updates the times from the recording.
     pub(super) fn look(&mut self, recording: &Recording, now: Instant) {
         let any = |which: fn(&Process) -> bool| recording.processes.values().any(which);
@@ -42,14 +42,14 @@ fn left(since: Option<Instant>, time: f64, now: Instant) -> u64 {
 }
 
 /// The job at this moment.
-pub(super) fn snapshot(progress: Progress<'_>, options: &JobOptions, heard: Heard, now: Instant) -> Snapshot {
+pub(super) fn snapshot(progress: Progress<'_>, options: &JobOptions, cuda: CudaTimes, now: Instant) -> Snapshot {
     let recording = progress.recording;
     let settings = &options.settings;
     let mut seen = from_recording(recording);
     seen.elapsed = whole_seconds(progress.lasted);
     seen.notes.extend(report::cut(progress.cut));
     let state = match &options.cupti {
-        Some(cupti) => state_of_cuda(recording, cupti, heard, now),
+        Some(cupti) => state_of_cuda(recording, cupti, cuda, now),
         None => state(recording, settings),
     };
     seen.state = match (progress.ending, state) {
@@ -57,7 +57,7 @@ pub(super) fn snapshot(progress: Progress<'_>, options: &JobOptions, heard: Hear
         (Some(signal), _) => State::Stopping(signal),
         (None, state) => state,
     };
-    let hopeless = match recording.seen() {
+    let hopeless = match recording.status() {
         seen @ RecordingStatus::NoKernels(_) if is_past(recording) => Some(seen),
         seen @ RecordingStatus::TooOld(_) => Some(seen),
         RecordingStatus::Dropped(reasons) if reasons.len() >= PATIENCE => Some(RecordingStatus::Dropped(reasons)),
@@ -69,7 +69,7 @@ pub(super) fn snapshot(progress: Progress<'_>, options: &JobOptions, heard: Hear
     let surroundings = Surroundings { command, recording, scan, recorder };
     seen.remedy = hopeless
         .map(|seen| report::remedy(&seen, settings, recorder, End::NotYet))
-        .or_else(|| surroundings.so_far(&recording.seen()));
+        .or_else(|| surroundings.so_far(&recording.status()));
     seen
 }
 
@@ -177,18 +177,18 @@ fn is_past(recording: &Recording) -> bool {
 }
 
 /// Progress of a CUDA program: it has a window in time, without steps.
-fn state_of_cuda(recording: &Recording, settings: &cupti::Settings, heard: Heard, now: Instant) -> State {
+fn state_of_cuda(recording: &Recording, settings: &cupti::Settings, cuda: CudaTimes, now: Instant) -> State {
     let any = |which: fn(&Process) -> bool| recording.processes.values().any(which);
     if !any(|process| process.has_cuda) {
         State::Started
     } else if any(|process| process.in_window) {
-        State::Kernels(left(heard.window, settings.for_seconds, now))
+        State::Kernels(left(cuda.window, settings.for_seconds, now))
     } else if any(|process| process.is_writing() && process.dropped.is_empty()) {
         State::Writing
     } else if any(|process| !process.windows.is_empty()) || is_past(recording) {
         State::Running
     } else {
-        State::Cuda(left(heard.cuda, settings.after_seconds, now))
+        State::Cuda(left(cuda.cuda, settings.after_seconds, now))
     }
 }
 
@@ -259,7 +259,7 @@ mod tests {
             scan: &ProcessScan::default(),
             lasted: Duration::ZERO,
         };
-        snapshot(progress, &options(None), Heard::default(), Instant::now())
+        snapshot(progress, &options(None), CudaTimes::default(), Instant::now())
     }
 
     fn options(cupti: Option<cupti::Settings>) -> JobOptions {
@@ -278,13 +278,13 @@ mod tests {
     fn a_cuda_program_has_a_window_of_time() {
         let settings = cupti::Settings { library: "/l.so".into(), after_seconds: 5.0, for_seconds: 2.5 };
         let (options, began) = (options(Some(settings)), Instant::now());
-        let (mut recording, mut heard) = (Recording::default(), Heard::default());
+        let (mut recording, mut cuda) = (Recording::default(), CudaTimes::default());
         let mut at = |messages: &[Message], milliseconds: u64| {
             for message in messages {
                 recording.hear(7, message.clone());
             }
             let now = began + Duration::from_millis(milliseconds);
-            heard.look(&recording, now);
+            cuda.look(&recording, now);
             let folder = std::path::Path::new("/none");
             let progress = Progress {
                 recording: &recording,
@@ -295,7 +295,7 @@ mod tests {
                 scan: &ProcessScan::default(),
                 lasted: Duration::ZERO,
             };
-            snapshot(progress, &options, heard, now)
+            snapshot(progress, &options, cuda, now)
         };
         assert_eq!(at(&[], 0).state, State::Started);
         let cuda =
@@ -350,7 +350,7 @@ mod tests {
             scan: &ProcessScan::default(),
             lasted: Duration::ZERO,
         };
-        let seen = snapshot(progress, &options, Heard::default(), now);
+        let seen = snapshot(progress, &options, CudaTimes::default(), now);
         assert_eq!(seen.state, State::Running);
         assert_eq!(seen.remedy.as_deref(), Some("nothing recorded: nothing ran on a GPU"));
     }

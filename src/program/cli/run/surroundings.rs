@@ -221,7 +221,7 @@ mod tests {
 
         fn reason(&self, end: End) -> Option<String> {
             let Self { command, recording, scan } = self;
-            Surroundings { command, recording, scan, recorder: Recorder::Hook }.reason(&recording.seen(), end)
+            Surroundings { command, recording, scan, recorder: Recorder::Hook }.reason(&recording.status(), end)
         }
 
         fn hear(&mut self, pid: u32, message: Message) {
@@ -297,7 +297,7 @@ mod tests {
         let said = job.reason(End::Well).unwrap();
         let Job { command, recording, scan } = &job;
         let surroundings = Surroundings { command, recording, scan, recorder: Recorder::Hook };
-        assert!(surroundings.so_far(&recording.seen()).unwrap().contains("this is JAX"));
+        assert!(surroundings.so_far(&recording.status()).unwrap().contains("this is JAX"));
         for words in
             ["this is JAX", "habitat-tui run --cupti", "jax.profiler.trace", "habitat-tui import FILE.xplane.pb"]
         {

@@ -39,7 +39,7 @@ struct Run {
 
 /// JSON form (`habitat-layout-factors`, version 1).
 #[derive(Serialize)]
-struct Told {
+struct FactorsJson {
     format: &'static str,
     version: u32,
     gpu: String,
@@ -195,7 +195,7 @@ pub(super) fn run(
             corrected_ms: corrected.as_millis(),
         }
     };
-    let told = Told {
+    let told = FactorsJson {
         format: "habitat-layout-factors",
         version: 1,
         gpu: prediction.gpu.slug.to_string(),
@@ -209,7 +209,7 @@ pub(super) fn run(
     Ok(0)
 }
 
-fn write(told: &Told, out: &mut dyn Write) -> Result<(), CliError> {
+fn write(told: &FactorsJson, out: &mut dyn Write) -> Result<(), CliError> {
     let mut shown = Table::new(&[
         Column::text("layout", "layout"),
         Column::number("measured", "measured_ms"),

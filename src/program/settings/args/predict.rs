@@ -8,7 +8,7 @@ use clap::Args;
 use super::{
     BlackBoxArgs, FileArgs, InputArgs, LaunchArgs, ModelArgs, OwnArgs, PagerArgs, RecordedArgs, TableArgs, TableForm,
 };
-use crate::settings::wish::Wish;
+use crate::settings::goal_args::GoalArgs;
 use habitat_planning::plan::Accept;
 use habitat_planning::values::{self, BatchSizes};
 use habitat_prediction::{Host, MethodChoice, Precision};
@@ -97,7 +97,7 @@ pub struct PlanArgs {
     pub batch_sizes: Option<BatchSizes>,
     /// The goal.
     #[command(flatten)]
-    pub wish: Wish,
+    pub wish: GoalArgs,
     /// Own machines.
     #[command(flatten)]
     pub own: OwnArgs,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::{InputArgs, OwnArgs};
-use crate::settings::wish::Wish;
+use crate::settings::goal_args::GoalArgs;
 use habitat_planning::values::{self, BatchSizes};
 use habitat_reports::theme::{ColourChoice, ColourLevel};
 use habitat_screens::action::Screen;
@@ -19,7 +19,7 @@ pub struct ScreensArgs {
     pub input: InputArgs,
     /// The goal to plan for.
     #[command(flatten)]
-    pub wish: Wish,
+    pub wish: GoalArgs,
     /// Own machines.
     #[command(flatten)]
     pub own: OwnArgs,

@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Deserializer};
 
-use super::super::wish::Wish;
+use super::super::goal_args::GoalArgs;
 use super::JobTable;
 use habitat_base::units::Samples;
 use habitat_reports::launch::Launch;
@@ -18,7 +18,7 @@ pub(super) struct Rung {
     pub(super) name: String,
     pub(super) copies: u64,
     /// The wish of the job with the work of the rung.
-    pub(super) wish: Wish,
+    pub(super) wish: GoalArgs,
     /// The launch of the job, with `RUNG` in its environment if there are several.
     pub(super) launch: Launch,
 }
@@ -101,9 +101,9 @@ fn check(job: &JobTable, survive: f64) -> Result<(), (&'static str, String)> {
 }
 
 /// A wish with a share of its work; whole steps, rounded up.
-fn scaled(wish: &Wish, share: f64) -> Wish {
+fn scaled(wish: &GoalArgs, share: f64) -> GoalArgs {
     let samples = |samples: Samples| Samples::new(samples.get() * share).unwrap_or(samples);
-    Wish {
+    GoalArgs {
         samples: wish.samples.map(samples),
         steps: wish.steps.map(|steps| (steps as f64 * share - 1e-9).ceil().max(1.0) as u64),
         epochs: wish.epochs.map(|epochs| epochs * share),

@@ -5,7 +5,7 @@
 //! cannot be distinguished from outside the allocator. At the peak, early in the backward pass, some gradients may not
 //! exist yet; they count in full, so the activations are a lower bound.
 
-use crate::capture::messages::Held;
+use crate::capture::messages::TensorMemory;
 use crate::capture::recording::Process;
 use habitat_base::units::Bytes;
 use habitat_step::profile::{Memory, MemorySource, Profile};
@@ -36,7 +36,7 @@ pub(super) fn fill(profile: &mut Profile, process: &Process, notes: &mut Vec<Str
 }
 
 /// Memory by kind at a peak; `None` if the kinds exceed it.
-fn of(held: &Held, peak: u64) -> Option<Memory> {
+fn of(held: &TensorMemory, peak: u64) -> Option<Memory> {
     let rest = peak.checked_sub(held.total()?)?;
     let bytes = |bytes: u64| Bytes::new(bytes as f64).ok();
     Some(Memory {
@@ -51,7 +51,7 @@ fn of(held: &Held, peak: u64) -> Option<Memory> {
 }
 
 /// Note for a job without a GPU: the tensors would be as large on one, but the peak is unknown.
-pub(super) fn told(held: &Held) -> String {
+pub(super) fn words(held: &TensorMemory) -> String {
     format!(
         "parameters{} {}, gradients {}, optimizer state {}, measured after a step; without a GPU the peak, and so the activations, are unknown",
         if held.whole_model { " and buffers" } else { "" },
@@ -65,7 +65,7 @@ fn shown(bytes: u64) -> String {
     Bytes::new(bytes as f64).unwrap_or_default().to_string()
 }
 
-impl Held {
+impl TensorMemory {
     /// Total; `None` if it exceeds 64 bits.
     fn total(&self) -> Option<u64> {
         self.parameters_bytes.checked_add(self.gradients_bytes)?.checked_add(self.optimizer_state_bytes)
@@ -76,8 +76,8 @@ impl Held {
 mod tests {
     use super::*;
 
-    fn held(device: &str, parameters: u64) -> Held {
-        Held {
+    fn held(device: &str, parameters: u64) -> TensorMemory {
+        TensorMemory {
             device: device.to_owned(),
             parameters_bytes: parameters,
             gradients_bytes: 100,
@@ -86,7 +86,7 @@ mod tests {
         }
     }
 
-    fn filled(held: Held, peak: Option<u64>) -> (Option<Memory>, Option<f64>, Vec<String>) {
+    fn filled(held: TensorMemory, peak: Option<u64>) -> (Option<Memory>, Option<f64>, Vec<String>) {
         let json = br#"{"format": "habitat-profile", "version": 1, "workload": {"name": "w", "mode": "training"},
             "step": {"duration_us": 5, "peak_memory_bytes": 900},
             "operations": [{"name": "aten::mm", "phase": "forward"}]}"#;
@@ -116,6 +116,6 @@ mod tests {
         assert_eq!(filled(held("cuda", 100), None).0, None);
         // Tensors on a CPU are not device memory.
         assert_eq!(filled(held("cpu", 100), Some(1000)).0, None);
-        assert!(told(&held("cpu", 4_000_000)).contains("parameters and buffers 3.81 MB, gradients 0.098 KB"));
+        assert!(words(&held("cpu", 4_000_000)).contains("parameters and buffers 3.81 MB, gradients 0.098 KB"));
     }
 }

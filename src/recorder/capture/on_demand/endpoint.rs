@@ -43,7 +43,7 @@ pub(super) struct Sender {
 
 /// A received datagram.
 #[derive(Debug)]
-pub(super) struct Heard {
+pub(super) struct Datagram {
     pub(super) endpoint: usize,
     /// `None` for a datagram that cannot be attributed: its socket has no name, its sender is in a process namespace
     /// invisible to us, or it carries more than its credentials.
@@ -109,7 +109,7 @@ impl Endpoint {
     }
 
     /// Forwards received datagrams from a thread of its own.
-    pub(super) fn listen(&self, number: usize, heard: SyncSender<Heard>) {
+    pub(super) fn listen(&self, number: usize, heard: SyncSender<Datagram>) {
         let (socket, is_over) = (Arc::clone(&self.socket), Arc::clone(&self.is_over));
         thread::spawn(move || {
             let mut buffer = vec![0_u8; LARGEST];
@@ -122,7 +122,7 @@ impl Endpoint {
                 let is_stale = at.duration_since(since) > PATIENCE;
                 since = at;
                 let Ok((length, sender)) = received else { continue };
-                let told = Heard { endpoint: number, sender, bytes: buffer[..length].to_vec(), at, is_stale };
+                let told = Datagram { endpoint: number, sender, bytes: buffer[..length].to_vec(), at, is_stale };
                 if heard.send(told).is_err() {
                     return;
                 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::roles::Wanted;
+use super::roles::Selection;
 
 /// Options of an attach.
 #[derive(Debug, Clone)]
@@ -13,7 +13,7 @@ pub struct AttachOptions {
     /// Whether to listen at dynolog's abstract name too.
     pub at_abstract_name: bool,
     /// Processes to record.
-    pub wanted: Wanted,
+    pub wanted: Selection,
     /// Iterations per window.
     pub iterations: u32,
     /// Whether to record shapes.

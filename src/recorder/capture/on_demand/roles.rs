@@ -187,7 +187,7 @@ pub fn roles(candidates: &[Candidate<'_>]) -> Vec<Role> {
 
 /// Processes to record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Wanted {
+pub struct Selection {
     /// This process, or its descendants.
     pub pid: Option<u32>,
     /// All ranks of the job instead of only the first.
@@ -239,7 +239,7 @@ pub fn jobs(candidates: &[Candidate<'_>], roles: &[Role]) -> Vec<Vec<u32>> {
 }
 
 /// Chooses processes. `is_settled` means that all processes that will poll have done so.
-pub fn choose(candidates: &[Candidate<'_>], wanted: Wanted, is_settled: bool) -> Choice {
+pub fn choose(candidates: &[Candidate<'_>], wanted: Selection, is_settled: bool) -> Choice {
     let roles = roles(candidates);
     let is_unclear = roles.contains(&Role::Unclear);
     if !is_settled || is_unclear {
@@ -330,7 +330,7 @@ mod tests {
     }
 
     fn chosen(all: &[One], pid: Option<u32>, every: bool) -> Choice {
-        choose(&candidates(all), Wanted { pid, all: every }, true)
+        choose(&candidates(all), Selection { pid, all: every }, true)
     }
 
     #[test]
@@ -445,7 +445,7 @@ mod tests {
         assert_eq!(chosen(&all, None, false), Choice::Several(vec![vec![20], vec![10]]));
         assert_eq!(chosen(&all, Some(20), false), Choice::Record(vec![20]));
         assert_eq!(chosen(&[], None, false), Choice::Wait);
-        assert_eq!(choose(&candidates(&all), Wanted { pid: None, all: false }, false), Choice::Wait);
+        assert_eq!(choose(&candidates(&all), Selection { pid: None, all: false }, false), Choice::Wait);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::client::{Client, State};
 use super::daemon::Daemon;
-use super::endpoint::{self, Endpoint, Heard};
+use super::endpoint::{self, Datagram, Endpoint};
 use super::error::{AttachError, Listed, ProcessInfo};
 use super::options::{AttachEvent, AttachOptions};
 use super::process::{self, DAEMON_VARIABLE, Known, Started};
@@ -46,8 +46,8 @@ pub(super) struct Session {
     /// The process that currently keeps us from listening.
     held_back: Option<u32>,
     told: BTreeSet<u32>,
-    hear: SyncSender<Heard>,
-    heard: Receiver<Heard>,
+    hear: SyncSender<Datagram>,
+    heard: Receiver<Datagram>,
     pub(super) known: BTreeMap<u32, Known>,
     addresses: BTreeSet<String>,
     pub(super) started: Instant,
@@ -149,7 +149,7 @@ impl Session {
         AttachError::Lost { folder: self.folder.clone() }
     }
 
-    fn hear(&mut self, heard: &Heard) {
+    fn hear(&mut self, heard: &Datagram) {
         let Some(sender) = &heard.sender else { return self.daemon.ignore(WireError::Anonymous) };
         let is_foreign = self.is_foreign(sender.uid);
         let is_new = !self.daemon.clients.contains_key(&sender.pid);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::work::Work;
 use crate::capture::history::PAUSE;
-use crate::capture::messages::{Held, Hello, Model, Parts, Stage, Window, World};
+use crate::capture::messages::{Hello, Model, Parts, Stage, TensorMemory, Window, World};
 use crate::live::{Exchange, Split, Waiting};
 use habitat_base::regress::quantile::median;
 use habitat_base::units::{Micros, Range};
@@ -75,7 +75,7 @@ pub struct Process {
     /// Peak GPU memory of tensors.
     pub peak_memory_bytes: Option<u64>,
     /// Memory that stays allocated between steps.
-    pub held: Option<Held>,
+    pub held: Option<TensorMemory>,
     /// Recorded windows; if there are very many, the last ones.
     pub windows: Vec<Recorded>,
     /// Number of windows whose traces were written.
@@ -387,7 +387,7 @@ impl Process {
                 self.optimizers = optimizers;
                 self.rank = rank.or(self.rank);
                 self.peak_memory_bytes = peak_memory_bytes.or(self.peak_memory_bytes);
-                self.held = held.map(|held| Held { device: short(&held.device), ..held }).or(self.held.take());
+                self.held = held.map(|held| TensorMemory { device: short(&held.device), ..held }).or(self.held.take());
             }
             Window::Written { number, first, last, file, bytes, kernels, lost, seconds, .. } => {
                 self.steps = self.steps.max(last);

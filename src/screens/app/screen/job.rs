@@ -6,7 +6,7 @@ use crate::app::live::Live;
 use crate::app::screen::behaviour::Behaviour;
 use habitat_base::text::clean;
 use habitat_base::units::Micros;
-use habitat_recorder::live::{Board, Job, Snapshot, State, StopSignal, Wanted};
+use habitat_recorder::live::{Board, Job, RecordingWindows, Snapshot, State, StopSignal};
 use habitat_reports::run::planned;
 use habitat_reports::theme::Role;
 use habitat_reports::{format, history, ranks, run, summary, verdict};
@@ -36,10 +36,10 @@ pub fn state(live: &Live) -> (String, Role) {
     let Live { job, seen, .. } = live;
     let step = || format!("step {}", format::grouped(seen.steps as f64));
     let (windows, after, window) = match job.wanted {
-        Wanted::Steps { windows, after, window, .. } => (windows as usize, after, u64::from(window)),
-        Wanted::Kernels { .. } => (1, 0, 0),
+        RecordingWindows::Steps { windows, after, window, .. } => (windows as usize, after, u64::from(window)),
+        RecordingWindows::Kernels { .. } => (1, 0, 0),
     };
-    let counts_steps = matches!(job.wanted, Wanted::Steps { .. });
+    let counts_steps = matches!(job.wanted, RecordingWindows::Steps { .. });
     let words = match &seen.state {
         State::Started if !counts_steps => "started; waiting for it to start CUDA".to_owned(),
         State::Cuda(0) => "CUDA started; recording begins".to_owned(),
@@ -123,7 +123,7 @@ pub(crate) fn stop_signals(sent: Option<StopSignal>) -> String {
 /// Processes, ranks and versions.
 pub fn processes(live: &Live) -> String {
     let Live { job, seen, .. } = live;
-    if matches!(job.wanted, Wanted::Kernels { .. }) {
+    if matches!(job.wanted, RecordingWindows::Kernels { .. }) {
         let others: Vec<_> = seen.processes.iter().map(|process| process.pid).filter(|pid| *pid != job.pid).collect();
         return match others.len() {
             0 => job.pid.to_string(),
@@ -258,7 +258,9 @@ fn recorded(app: &App) -> Option<&Profile> {
 
 /// Time left, cost, and the same run on other GPUs, with their labels.
 pub(crate) fn economy(app: &App, live: &Live) -> Vec<(&'static str, (String, Role))> {
-    let Live { job: Job { aim, wanted: Wanted::Steps { .. }, .. }, seen, .. } = live else { return Vec::new() };
+    let Live { job: Job { aim, wanted: RecordingWindows::Steps { .. }, .. }, seen, .. } = live else {
+        return Vec::new();
+    };
     let price = run::price(aim, recorded(app), &app.setup.prices);
     if aim.steps.is_none() && price.is_none() {
         let how = "pass --total-steps and --price to see cost and time left";
@@ -326,14 +328,14 @@ pub fn history(app: &App, live: &Live) -> Vec<(String, Role)> {
 pub fn windows(live: &Live) -> String {
     let Live { job, seen, .. } = live;
     let windows = match (job.wanted, seen.kernels) {
-        (Wanted::Steps { every: Some(every), .. }, _) if !seen.windows.is_empty() => {
+        (RecordingWindows::Steps { every: Some(every), .. }, _) if !seen.windows.is_empty() => {
             let mut parts = vec![format!("recorded every {} steps", format::grouped(every as f64))];
             parts.extend(seen.windows.last().map(|(first, last)| format!("last steps {first}–{last}")));
             parts.push(format!("recording cost {}", format::time(seen.cost)));
             return parts.join(" · ");
         }
-        (Wanted::Steps { windows, .. }, _) => windows,
-        (Wanted::Kernels { .. }, Some(kernels)) => {
+        (RecordingWindows::Steps { windows, .. }, _) => windows,
+        (RecordingWindows::Kernels { .. }, Some(kernels)) => {
             let lost = if kernels.lost > 0 {
                 format!(" · {} records lost", format::grouped(kernels.lost as f64))
             } else {
@@ -342,7 +344,7 @@ pub fn windows(live: &Live) -> String {
             let count = format::grouped(kernels.count as f64);
             return format!("{count} kernels in {}{lost}", format::time(kernels.length));
         }
-        (Wanted::Kernels { after, length }, None) => {
+        (RecordingWindows::Kernels { after, length }, None) => {
             return format!("{} s of kernels, {} s after CUDA's start", length.as_secs_f64(), after.as_secs_f64());
         }
     };

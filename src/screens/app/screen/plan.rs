@@ -14,7 +14,7 @@ pub use goal::{knob_words, ladder, set_knob, set_work, slide, toggles, value, wo
 use lists::{ALTERNATIVES_BY, REJECTED_BY};
 pub use lists::{arrange, candidates, rejected};
 pub(in crate::app) use places::toggle as toggle_place;
-pub use places::{found, is_allowed};
+pub use places::{is_allowed, search};
 
 use crate::action::{Action, Needs};
 use crate::app::App;

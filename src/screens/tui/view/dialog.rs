@@ -237,7 +237,7 @@ fn help(painter: &mut Painter<'_>, area: Rect, input: &Input, scroll: usize) {
 }
 
 fn palette(painter: &mut Painter<'_>, area: Rect, input: &Input, selected: usize) {
-    let found = palette::found(painter.app, &input.text());
+    let found = palette::search(painter.app, &input.text());
     let height = (found.len() as u16 + 4).clamp(6, area.height.saturating_sub(4).min(18));
     let inside = frame(painter, area, 84, height, "actions, GPUs, operations, offers", "Enter: go · Esc: close");
     let x = painter.text(inside.x, inside.y, 2, ": ", Role::Key);
@@ -267,7 +267,7 @@ fn places(
     input: &Input,
     selected: usize,
 ) {
-    let found = plan::found(painter.app, places, choices, &input.text());
+    let found = plan::search(painter.app, places, choices, &input.text());
     let height = (found.len() as u16 + 3).clamp(6, area.height.saturating_sub(4).clamp(6, 18));
     let title = format!("{} that the plan may use", places.name());
     let inside = frame(painter, area, 64, height, &title, "Enter: toggle · Esc: close");

@@ -8,7 +8,7 @@ use super::Density;
 use crate::app::live::Live;
 use crate::app::screen::job;
 use crate::tui::paint::{Painter, fit, wrap};
-use habitat_recorder::live::Wanted;
+use habitat_recorder::live::RecordingWindows;
 use habitat_reports::theme::Role;
 
 /// Width of labels in cells.
@@ -117,7 +117,7 @@ fn facts(painter: &Painter<'_>, live: &Live, density: Density, width: u16, room:
             facts.push((8, Fact { label: "step", shown: Shown::Figure(now, format!(" · {rest}")) }));
         }
         // A recording by time has no steps until a profile is made from it.
-        None if matches!(live.job.wanted, Wanted::Kernels { .. }) => {}
+        None if matches!(live.job.wanted, RecordingWindows::Kernels { .. }) => {}
         None if live.seen.is_over() => facts.push((4, short("step", ("no steps timed".to_owned(), Role::Muted)))),
         None => facts.push((4, short("step", ("no steps timed yet".to_owned(), Role::Muted)))),
     }

@@ -129,7 +129,7 @@ const CHART: u16 = 7;
 fn sizes(painter: &mut Painter<'_>, area: Rect) {
     let app = painter.app;
     let Some(shown) = &app.predict.sizes else { return };
-    let found = batches::found(app);
+    let found = batches::sweep_shown(app);
     let name = found.map_or_else(|| shown.gpu.to_string(), |(_, on)| habitat_base::text::clean(&on.gpu.name, 60));
     let stale = app.sweep.stale_words("settings");
     let inside = painter.pane(area, &format!("batch size on {name}{stale}"), "Enter: use in plans · q: back", true);

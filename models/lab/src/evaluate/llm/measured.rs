@@ -6,7 +6,7 @@ use habitat_tui::cli::CliError;
 use habitat_tui::predict::scale::{ScaleError, fit_layouts};
 use habitat_tui::units::Micros;
 
-use super::{Found, Job, Row};
+use super::{Job, PredictedRow, Row};
 use crate::evaluate::tally::{Groups, Predicted};
 
 /// A measured step.
@@ -24,7 +24,7 @@ struct Run {
 pub(super) struct Runs(BTreeMap<String, Vec<Run>>);
 
 impl Runs {
-    pub(super) fn add(&mut self, row: &Row, found: Found, seconds: f64) -> Result<(), CliError> {
+    pub(super) fn add(&mut self, row: &Row, found: PredictedRow, seconds: f64) -> Result<(), CliError> {
         let Row { gpus, gbs, mbs, tp, pp, vpp, cp, ep, sharding, recompute, .. } = row;
         let layout = format!("{gpus} {gbs} {mbs} {tp} {pp} {vpp:?} {cp:?} {ep:?} {sharding} {recompute}");
         let measured = Micros::new(seconds * 1e6).map_err(CliError::other)?;

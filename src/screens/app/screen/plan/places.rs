@@ -51,7 +51,7 @@ pub(super) fn choices(app: &App, places: Places) -> Vec<Choice> {
 }
 
 /// Finds the choices whose names have all words of `query`. An empty query hides single regions, except allowed ones.
-pub fn found<'c>(app: &App, places: Places, choices: &'c [Choice], query: &str) -> Vec<&'c Choice> {
+pub fn search<'c>(app: &App, places: Places, choices: &'c [Choice], query: &str) -> Vec<&'c Choice> {
     let query = query.to_lowercase();
     let has = |choice: &&Choice| {
         let name = choice.name.to_lowercase();

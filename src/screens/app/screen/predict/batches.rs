@@ -36,7 +36,7 @@ fn start(app: &mut App, effects: &mut Vec<Effect>) {
 }
 
 /// Latest results for this GPU; `None` until there are any.
-pub fn found(app: &App) -> Option<(&Sweep, &GpuSweep)> {
+pub fn sweep_shown(app: &App) -> Option<(&Sweep, &GpuSweep)> {
     let sizes = app.predict.sizes.as_ref()?;
     let sweep = app.sweep.value()?;
     sweep.gpus.first().filter(|on| on.gpu.slug == sizes.gpu).map(|on| (sweep, on))
@@ -44,14 +44,14 @@ pub fn found(app: &App) -> Option<(&Sweep, &GpuSweep)> {
 
 /// Results for the batch on the slider.
 pub fn row(app: &App) -> Option<&SweepRow> {
-    let (sweep, on) = found(app)?;
+    let (sweep, on) = sweep_shown(app)?;
     let wanted = app.predict.sizes.as_ref()?.batch.or_else(|| sweep.recorded.first().copied())?;
     on.rows.iter().min_by_key(|row| row.batch.abs_diff(wanted))
 }
 
 /// Whether the slider is on another batch than the recorded one.
 pub(super) fn is_changed(app: &App) -> bool {
-    row(app).zip(found(app)).is_some_and(|(row, (sweep, _))| !sweep.recorded.contains(&row.batch))
+    row(app).zip(sweep_shown(app)).is_some_and(|(row, (sweep, _))| !sweep.recorded.contains(&row.batch))
 }
 
 pub(super) fn act(app: &mut App, action: Action, effects: &mut Vec<Effect>) -> bool {
@@ -64,7 +64,7 @@ pub(super) fn act(app: &mut App, action: Action, effects: &mut Vec<Effect>) -> b
         return true;
     };
     let now = row(app).map(|row| row.batch);
-    let next = found(app).and_then(|(_, on)| {
+    let next = sweep_shown(app).and_then(|(_, on)| {
         let place = on.rows.iter().position(|row| Some(row.batch) == now)?;
         on.rows.get(place.saturating_add_signed(by).min(on.rows.len() - 1)).map(|row| row.batch)
     });
@@ -76,7 +76,7 @@ pub(super) fn act(app: &mut App, action: Action, effects: &mut Vec<Effect>) -> b
 
 /// Lets plans use the batch on the slider in addition to the recorded one; on the recorded one, reverts to that only.
 fn take(app: &mut App, effects: &mut Vec<Effect>) {
-    let (Some(row), Some((sweep, _))) = (row(app), found(app)) else { return };
+    let (Some(row), Some((sweep, _))) = (row(app), sweep_shown(app)) else { return };
     let batch = Some(row.batch).filter(|batch| !sweep.recorded.contains(batch));
     let words = match batch {
         _ if row.memory.fits == Fits::No => {
@@ -105,7 +105,7 @@ fn take(app: &mut App, effects: &mut Vec<Effect>) {
 
 /// Position of a batch on the slider, from 0 to 1.
 pub fn place(app: &App) -> Option<f64> {
-    let ((_, on), row) = (found(app)?, row(app)?);
+    let ((_, on), row) = (sweep_shown(app)?, row(app)?);
     let [first, last] = [on.rows.first()?, on.rows.last()?].map(|row| (row.batch as f64).ln());
     Some(if last > first { ((row.batch as f64).ln() - first) / (last - first) } else { 0.5 })
 }
@@ -142,7 +142,7 @@ pub const NOTES: &str = "notes";
 /// Results for the batch on the slider, as label and text per line; notes last.
 pub fn answer(app: &App) -> Vec<(String, String)> {
     let line = |label: &str, text: String| (label.to_owned(), text);
-    let (sweep, on, row) = match (app.sweep.state(), found(app).zip(row(app))) {
+    let (sweep, on, row) = match (app.sweep.state(), sweep_shown(app).zip(row(app))) {
         (JobState::Failed(reason), _) => return vec![line("", clean(reason, 300))],
         (JobState::Cancelled, _) => {
             return vec![line("", format!("cancelled; {} to run it again", app.setup.keymap.hint(Action::Rerun)))];

@@ -7,7 +7,7 @@ use habitat_base::units::UsdPerHour;
 /// Cost of a machine that the user already has.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Held {
+pub enum Ownership {
     /// An own machine: power × PUE × price of electricity + wear.
     Owned {
         /// Power of the whole machine under load, in kW.
@@ -28,7 +28,7 @@ pub enum Held {
     },
 }
 
-impl Held {
+impl Ownership {
     /// Cost of another hour.
     pub(crate) fn price(&self) -> UsdPerHour {
         match *self {

@@ -1,6 +1,6 @@
 //! Properties of the recorded step as a whole: overlap of operations, wait for the host, cost of communication.
 
-use super::communication::{Communication, Doubt};
+use super::communication::{Communication, StepUncertainty};
 use super::estimate::{Estimate, MethodShare, OperationPrediction};
 use super::finding::Finding;
 use super::methods::{Inputs, OnGpu, StepParts};
@@ -9,7 +9,7 @@ use habitat_base::units::{Micros, Range};
 use habitat_step::op::Family;
 
 /// Properties of the recorded step as a whole, applied to every destination.
-pub(super) struct Base {
+pub(super) struct RecordedStep {
     /// Device busy time over the summed time of compute operations: below 1 if streams overlap.
     pub(super) overlap: f64,
     /// For separately measured operators: the recorded step over the models' prediction of it, reduced to the part
@@ -24,7 +24,7 @@ pub(super) struct Base {
     /// Wait for the host in the recorded step that does not count.
     pub(super) left_out: Micros,
     /// Uncertainty of the step without its communication, if it had any.
-    pub(super) doubt: Option<Doubt>,
+    pub(super) doubt: Option<StepUncertainty>,
     /// Device time that belongs to no operation, relative to the operations' time; 0 unless it is a large part of the
     /// step.
     pub(super) unassigned: f64,
@@ -36,7 +36,7 @@ pub(super) struct Base {
 /// Share of device time outside operations that is tolerated: small gaps in a recording do no harm (a choice).
 const UNASSIGNED: f64 = 0.1;
 
-impl Base {
+impl RecordedStep {
     /// Evaluates a measured step by the methods on its own GPU.
     pub(super) fn new(origin: &OnGpu<'_>) -> Self {
         let &Inputs { profile, decoded, options, .. } = origin.inputs();

@@ -19,7 +19,7 @@ use habitat_prediction::scale::LayoutFactors;
 /// Work, limits and acceptable offers of a plan.
 #[derive(Debug, Clone, Default, PartialEq, Args, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Wish {
+pub struct GoalArgs {
     /// Work in samples (1.28M).
     #[arg(long, value_name = "N", value_parser = values::samples, allow_hyphen_values = true, help_heading = "Work", group = "work")]
     #[serde(with = "Typed")]
@@ -258,7 +258,7 @@ macro_rules! set_keys {
     }};
 }
 
-impl Wish {
+impl GoalArgs {
     /// Keys of a single job that are set.
     pub(super) fn of_one_job(&self) -> impl Iterator<Item = &'static str> {
         set_keys!(
