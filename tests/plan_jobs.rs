@@ -306,7 +306,7 @@ fn a_deadline_may_be_missed_at_a_price() {
     let folder = folder();
     folder.write("runs/jobs.toml", &text);
     let text = folder.ok(&["plan-jobs", "runs/jobs.toml"]);
-    let words = "2 jobs: $4.00; the last ends after 2 h; 1 late job costs $2.00; waiting costs $3.00 (lowest cost with time possible)";
+    let words = "2 jobs: $4.00; the last ends after 2 h; 1 late job costs $2.00; waiting costs $3.00 (lowest cost with time possible, proved)";
     assert!(text.starts_with(words) && text.contains("late 30 min"), "{text}");
     // Without a price, there is no plan.
     folder.write("runs/jobs.toml", &format!("deadline = 1.5\n{JOB}{second}{MACHINE}"));

@@ -350,8 +350,10 @@ pub fn status_words(plan: &JobsPlan) -> String {
         (Aim::Cost, Some(_)) => "lowest cost with time",
         (Aim::Makespan, _) => "earliest end",
     };
+    // Of plans of equal cost, searches keep the one that ends first among those that they see.
+    let end = if best == "lowest cost" { "; earliest end found, not proved" } else { "" };
     match (plan.status, plan.solver.gap) {
-        (PlanStatus::Optimal, _) => format!("{best} possible"),
+        (PlanStatus::Optimal, _) => format!("{best} possible, proved{end}"),
         (PlanStatus::Infeasible, _) => "no plan meets the limits".to_owned(),
         (_, Some(gap)) => format!("at most {} above the {best} possible", format::percent(gap)),
         (_, None) => "best found within the time limit".to_owned(),

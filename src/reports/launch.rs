@@ -169,6 +169,8 @@ struct Job<'a> {
     start: &'a Start,
     /// Updates of this part and those before it.
     updates: f64,
+    /// Longest time that it takes.
+    most: Hours,
     /// Hours between checkpoints.
     checkpoint: Hours,
     /// GB of data that the machine needs room for.
@@ -211,12 +213,19 @@ pub fn texts(plan: &Plan, workload: &str, launcher: Launcher, start: &Start) -> 
     }
     start.launch.check()?;
     let so_far = |index: usize| plan.parts[..=index].iter().map(Part::updates).sum();
+    // The script ends spot. The machine that takes over may have to do all of the work.
+    let most = |part: &Part| match plan.switch.as_ref().filter(|switch| switch.is_expected).zip(plan.total) {
+        Some((_, total)) if part.offer.tier == Tier::Spot => total.hours.high,
+        Some((switch, total)) => Hours::known(total.hours.high.get() - switch.latest.get()),
+        None => part.hours.high,
+    };
     let jobs: Vec<Job<'_>> = plan
         .parts
         .iter()
         .enumerate()
         .map(|(index, part)| Job {
             updates: so_far(index),
+            most: most(part),
             next: plan.parts.get(index + 1),
             is_managed: part.offer.tier == Tier::Spot || plan.parts.len() > 1,
             place: (index + 1, plan.parts.len()),
@@ -264,6 +273,7 @@ impl<'a> Job<'a> {
             next: None,
             start,
             updates: part.updates(),
+            most: part.hours.high,
             checkpoint: often.unwrap_or(goal.assumptions.checkpoint_interval),
             data_gb: goal.data.as_ref().map_or(0.0, |data| data.gb),
             is_managed: part.offer.tier == Tier::Spot,
@@ -315,20 +325,12 @@ impl Job<'_> {
         let (place, of) = self.place;
         let (part, launch) = (self.part, &self.start.launch);
         let dated = part.offer.as_of.map_or_else(String::new, |date| format!(", price of {date}"));
+        let (version, workload) = (env!("CARGO_PKG_VERSION"), text::clean(self.workload, 80));
+        let [hours, cost] = [format::hours_with_range(&part.hours), format::usd_with_range(&part.cost)];
         let lines = [
-            format!(
-                "Made by habitat-tui {}: part {place} of {of} of the plan for {}.",
-                env!("CARGO_PKG_VERSION"),
-                text::clean(self.workload, 80)
-            ),
+            format!("Made by habitat-tui {version}: part {place} of {of} of the plan for {workload}."),
             format!("{}, {}{dated}.", text::clean(part.offer.id.as_str(), 200), format::price(part.price())),
-            format!(
-                "{} {} in {}, {}.",
-                format::grouped(part.work.get()),
-                part.work.unit(),
-                format::hours_with_range(&part.hours),
-                format::usd_with_range(&part.cost)
-            ),
+            format!("{} {} in {hours}, {cost}.", format::grouped(part.work.get()), part.work.unit()),
         ];
         let is_lost = part.offer.tier == Tier::Spot && launch.command.is_some() && launch.checkpoint_dir.is_none();
         let lost = is_lost.then(|| {
@@ -357,10 +359,8 @@ impl Job<'_> {
             )
         });
         let joined = (part.machines > 1).then(|| {
-            format!(
-                "One job on {} machines with {} GPUs each: the command runs on every machine.",
-                part.machines, part.offer.gpu_count
-            )
+            let (machines, gpus) = (part.machines, part.offer.gpu_count);
+            format!("One job on {machines} machines with {gpus} GPUs each: the command runs on every machine.")
         });
         let is_moved = !launcher.rents() && part.offer.tier != Tier::Owned;
         let moved = is_moved.then(|| format!("The plan rents this machine; {launcher} needs one like it."));
@@ -371,25 +371,12 @@ impl Job<'_> {
             format!("Planned with {name} ({words} divided among all GPUs): the training command has to enable it.")
         });
         let parallel = (is_unsaid && !part.parallel.is_none()).then(|| {
-            format!(
-                "Planned with {} (replicas: {}): the training command has to enable it.",
-                part.parallel.words(),
-                part.replicas()
-            )
+            let (layout, replicas) = (part.parallel.words(), part.replicas());
+            format!("Planned with {layout} (replicas: {replicas}): the training command has to enable it.")
         });
-        let lines: Vec<String> = lines
-            .into_iter()
-            .chain(moved)
-            .chain(joined)
-            .chain(divided)
-            .chain(parallel)
-            .chain(lost)
-            .chain(unkept)
-            .chain(waits)
-            .chain(switch)
-            .map(|line| format!("# {line}\n"))
-            .collect();
-        lines.concat()
+        let more = [moved, joined, divided, parallel, lost, unkept, waits, switch];
+        let lines = lines.into_iter().chain(more.into_iter().flatten());
+        lines.map(|line| format!("# {line}\n")).collect::<Vec<_>>().concat()
     }
 
     /// A job name that all tools accept: lower-case letters, digits and single dashes, starting with a letter.
@@ -446,7 +433,7 @@ impl Job<'_> {
     /// Longest predicted duration with a margin of 10 %, in minutes. Tools stop a job then, and a measured step has no
     /// range of its own.
     fn most_minutes(&self) -> u64 {
-        let most = (Hours::get(self.part.hours.high) * 60.0).ceil().max(1.0) as u64;
+        let most = (self.most.get() * 60.0).ceil().max(1.0) as u64;
         (most * 11).div_ceil(10)
     }
 }

@@ -160,11 +160,15 @@ impl Place {
     }
 
     pub(crate) fn bash_with(&self, script: &Path, store: &str, more: &[(&str, String)]) -> Output {
+        self.command(script, store).envs(more.iter().map(|(name, value)| (name, value))).output().unwrap()
+    }
+
+    fn command(&self, script: &Path, store: &str) -> Command {
         let path = format!("{}:{}", self.dir.path().join("bin").display(), std::env::var("PATH").unwrap());
         let at = |name: &str| self.dir.path().join(name);
         let mut bash = Command::new("bash");
         bash.arg(script).env("PATH", path).env("LOG", at("log")).env("CALLS", at("calls")).env("STORE", at(store));
-        bash.envs(more.iter().map(|(name, value)| (name, value))).output().unwrap()
+        bash
     }
 
     pub(crate) fn read(&self, name: &str) -> String {
@@ -200,10 +204,65 @@ pub(crate) fn jobs_run_in_their_order() {
                     .contains("sbatch --parsable --dependency=afterok:7 --kill-on-invalid-dep=yes evaluate.sbatch")
             );
         }
-        // A second run finds the checkpoints of the first: the chain fails at its head, and nothing after it starts.
+        // Started again, it starts nothing that it started before.
         let again = place.bash(&folder.join("start.sh"), "store");
-        assert!(launcher == Launcher::SkyPilot || !again.status.success(), "{launcher}");
+        assert!(again.status.success(), "{launcher}: {again:?}");
+        assert_eq!(place.read("log"), log, "{launcher}");
+        // A run from the beginning finds the checkpoints of the first: the chain fails at its head, and nothing after it
+        // starts.
+        std::fs::remove_dir_all(folder.join(".started")).unwrap();
+        let anew = place.bash(&folder.join("start.sh"), "store");
+        assert!(launcher == Launcher::SkyPilot || !anew.status.success(), "{launcher}");
         assert_eq!(place.read("log").matches("evaluate").count(), 1, "{launcher}");
+        // Jobs that failed start again.
+        if [Launcher::Dstack, Launcher::Kubernetes].contains(&launcher) {
+            std::fs::remove_dir_all(place.dir.path().join("store")).unwrap();
+            let again = place.bash(&folder.join("start.sh"), "store");
+            assert!(again.status.success(), "{launcher}: {again:?}");
+            assert_eq!(place.read("log").matches("evaluate").count(), 2, "{launcher}");
+        }
+    }
+}
+
+/// A tool whose jobs go on without it: it starts one by its name, or follows one.
+const SERVICE: &str = r#"#!/bin/bash
+name=$(echo "$*" | sed -E 's/.*( -n|--logs) ([^ ]*).*/\2/')
+echo "$1 $2 $name" >> "$CALLS"
+case $* in
+  *attach*|*logs*) ;;
+  *) (/bin/sleep 0.5; echo "$name" >> "$LOG"; touch "$LOG.$name") > /dev/null 2>&1 & ;;
+esac
+until [ -e "$LOG.$name" ]; do /bin/sleep 0.02; done
+"#;
+
+/// A script that is killed and started again follows the jobs that run, and starts each of the others once.
+pub(crate) fn a_killed_start_goes_on_where_it_stopped() {
+    let (mut plan, starts) = chain_and_copies();
+    // No chain that one command starts.
+    plan.jobs[3..].iter_mut().for_each(|job| job.after = vec![0]);
+    for (launcher, tool) in [(Launcher::Dstack, "dstack"), (Launcher::SkyPilot, "sky")] {
+        let place = Place::new();
+        write(&place.dir.path().join("bin").join(tool), SERVICE);
+        let script = place.dir.path().join("start.sh");
+        let all = files(&plan, &starts, launcher).unwrap().0;
+        std::fs::write(&script, &all.last().unwrap().text).unwrap();
+        let mut first = place.command(&script, "store").spawn().unwrap();
+        while !place.read("calls").contains(" pretrain\n") {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        first.kill().unwrap();
+        first.wait().unwrap();
+        let again = place.bash(&script, "store");
+        assert!(again.status.success(), "{launcher}: {again:?}\n{}", all.last().unwrap().text);
+        let (calls, log) = (place.read("calls"), place.read("log"));
+        let mut ran: Vec<&str> = log.lines().collect();
+        ran.sort_unstable();
+        assert_eq!(ran, ["evaluate", "fine-tune", "pretrain", "sweep-1", "sweep-2", "sweep-3"], "{launcher}: {calls}");
+        assert!(log.find("pretrain") < log.find("fine-tune") && log.find("fine-tune") < log.find("evaluate"), "{log}");
+        assert_eq!(calls.matches(" pretrain\n").count(), 2, "{launcher}: {calls}");
+        // All have ended: a third start does nothing.
+        assert!(place.bash(&script, "store").status.success());
+        assert_eq!(place.read("calls"), calls, "{launcher}");
     }
 }
 

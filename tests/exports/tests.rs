@@ -25,7 +25,7 @@ trials! {
         stories::no_more_jobs_run_at_once_than_planned,
         stories::a_lab_with_slurm_and_two_4090,
         stories::a_deadline_on_friday,
-        scripts::jobs_run_in_their_order, scripts::a_spot_part_ends_and_the_next_goes_on, every_provider_of_the_price_book_is_named_or_refused, labels_of_kubernetes_name_gpus_of_the_catalog],
+        scripts::jobs_run_in_their_order, scripts::a_killed_start_goes_on_where_it_stopped, scripts::a_spot_part_ends_and_the_next_goes_on, every_provider_of_the_price_book_is_named_or_refused, labels_of_kubernetes_name_gpus_of_the_catalog],
     when (slurm::installed()) => [slurm::slurm_runs_a_chain_and_a_sweep],
     with (crate::needs::torch()) => [a_slurm_script_starts_ranks_that_meet],
     with (readers()) => [

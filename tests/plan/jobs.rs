@@ -9,7 +9,7 @@ use habitat_tui::plan::solve::{Proof, Settings, SolveError};
 use habitat_tui::plan::{Confidence, Goal, PlanStatus, Quota, Total, plan};
 use habitat_tui::predict::{AtBatch, Estimate, Method};
 use habitat_tui::pricing::{Market, Offer, OfferId, PriceBook, Tier, Trust};
-use habitat_tui::report::jobs::{JobsForm, groups};
+use habitat_tui::report::jobs::{JobsForm, groups, status_words};
 use habitat_tui::report::words::Words;
 use habitat_tui::units::{GpuSlug, Hours, Range, UsdPerHour};
 use proptest::prelude::*;
@@ -337,6 +337,22 @@ fn what_waiting_would_do_is_said() {
     (late[0].earliest, late[0].goal.deadline) = (hours(4.0), Some(hours(12.0)));
     let reasons = told(&rented(&late, &near, &Shared { wait: true, ..NOTHING }).reasons);
     assert_eq!(reasons, ["job \"job 0\" alone: its earliest start, 4 h, is too late for its deadline"]);
+}
+
+/// Two jobs of an expected $10 and $12 at most each.
+#[test]
+fn a_budget_between_the_expected_cost_and_its_high_end_is_kept_with_a_note() {
+    let one = |name| Job { predictions: predictions([predicted("gpu-0", 10.0, 0.2)]).into(), ..job(name, &[], None) };
+    let (jobs, prices) = ([one(0), one(1)], PriceBook::new([offer("gpu-0", 1.0, Tier::OnDemand)]));
+    let with = |budget| rented(&jobs, &prices, &Shared { budget: Some(usd(budget)), ..NOTHING });
+    let cost = with(30.0).total.unwrap().cost;
+    assert!((cost.mid.get() - 20.0).abs() < 1e-9 && (cost.high.get() - 24.0).abs() < 1e-9, "{cost:?}");
+    let note = |plan: &JobsPlan| told(&plan.notes).into_iter().find(|note| note.contains("budget"));
+    assert_eq!(note(&with(25.0)), None);
+    let between = with(22.0);
+    assert_eq!(status_words(&between), "lowest cost possible, proved; earliest end found, not proved");
+    assert!(note(&between).is_some_and(|note| note.contains("$22") && note.contains("$24")), "{:?}", between.notes);
+    assert_eq!(with(19.0).status, PlanStatus::Infeasible);
 }
 
 #[test]

@@ -152,6 +152,13 @@ fn a_machine_on_demand_takes_over_in_time() {
     let share = plan.parts[0].work.get() / 24.0;
     assert!((0.45..0.6).contains(&share), "{share}");
     assert_eq!(total.hours.high, hours(36.0));
+    // With its work done, spot ends in time for the rest; its losses alone could take longer.
+    let [first, last] = [0, 1].map(|part: usize| plan.parts[part].hours);
+    assert!(
+        (first.high.get() - (36.0 - 0.25 - last.high.get())).abs() < 1e-9 && first.high.get() > first.mid.get(),
+        "{first:?}"
+    );
+    assert!(plan.parts[0].cost.high.get() <= first.high.get() * 0.3 + 1e-9, "{:?}", plan.parts[0].cost);
     // At worst all of it on demand, with the expected spot cost wasted.
     assert!(total.cost.mid.get() < 20.0 && (24.0..30.0).contains(&total.cost.high.get()), "{total:?}");
 

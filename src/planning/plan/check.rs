@@ -45,7 +45,8 @@ pub fn check(plan: &Plan) -> Result<(), CheckError> {
     for (place, part) in plan.parts.iter().enumerate() {
         within_limits(part, plan)?;
         check_batch(part, plan.goal.global_batch)?;
-        let own = recompute(part, &plan.goal.assumptions, longest == Some(place));
+        let most = end_at_switch(plan).filter(|_| place == 0).unwrap_or(f64::INFINITY);
+        let own = recompute(part, &plan.goal.assumptions, longest == Some(place), most);
         own.check(part)?;
         let taken = taken(part, own.running);
         check_footprint(&part.offer.id.to_string(), &part.footprint, taken)?;
@@ -277,6 +278,14 @@ fn is_there(part: &Part, data: &Data) -> bool {
         && data.region.iter().all(|filter| region::is_named(&part.offer.provider, &part.offer.region, filter))
 }
 
+/// Latest end of a first part that did its work, before the next one takes over by the deadline.
+fn end_at_switch(plan: &Plan) -> Option<f64> {
+    let (switch, assumed) = (plan.switch.as_ref()?, &plan.goal.assumptions);
+    let to = plan.parts.get(1).filter(|_| switch.is_expected)?;
+    let rest = recompute(to, assumed, true, f64::INFINITY).hours[2];
+    Some(plan.goal.deadline?.get() - rest - assumed.checkpoint_interval.get())
+}
+
 /// Totals of a plan that switches from spot to another machine by its deadline, from the sums of its parts. Checks that
 /// the other machine can do all the work in the time left at the latest switch.
 fn switched(
@@ -296,7 +305,7 @@ fn switched(
         return wrong(to, "it is not the offer that takes over from spot");
     }
     let assumed = &plan.goal.assumptions;
-    let all = |part: &Part| recompute(&Part { work: plan.work, ..part.clone() }, assumed, true);
+    let all = |part: &Part| recompute(&Part { work: plan.work, ..part.clone() }, assumed, true, f64::INFINITY);
     let (all_spot, all_to) = (all(spot), all(to));
     let spare = deadline.get() - all_to.hours[2];
     if spare < -TOLERANCE * deadline.get() {
@@ -305,7 +314,7 @@ fn switched(
     let latest = (spare - assumed.checkpoint_interval.get()).max(0.0);
     compare("latest change", &[switch.latest.get()], &[latest])?;
     let likely = hours[1].min(deadline.get());
-    let own_spot = recompute(spot, assumed, true);
+    let own_spot = recompute(spot, assumed, true, f64::INFINITY);
     hours = [all_spot.hours[0].min(likely), likely, deadline.get()];
     cost = [all_spot.cost[0], cost[1], own_spot.cost[1] + all_to.cost[2]];
     for (place, row) in cost_by.iter_mut().enumerate() {

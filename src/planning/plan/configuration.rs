@@ -389,7 +389,12 @@ impl Configuration {
 
     /// Part of a plan that uses this configuration for a number of useful hours.
     pub(crate) fn part(&self, useful: f64, first: bool) -> Part {
-        let hours_by = self.hours_by(useful, first);
+        self.part_until(useful, first, f64::INFINITY)
+    }
+
+    /// A part that another machine ends after `most` hours.
+    pub(super) fn part_until(&self, useful: f64, first: bool, most: f64) -> Part {
+        let hours_by = self.hours_by(useful, first).until(most);
         let cost_by = self.cost_by(&hours_by);
         let (hours, cost) = (hours_by.sum(), cost_by.sum());
         let footprint = self.draw.map(|draw| draw.footprint(used(&hours_by)));

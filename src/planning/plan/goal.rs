@@ -132,7 +132,7 @@ impl Amount {
 }
 
 /// Training state that the GPUs divide in a plan.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ShardingChoice {
     /// Nothing divided: all state on each GPU.
@@ -185,7 +185,7 @@ impl ShardingChoice {
 }
 
 /// Search for the division of a model over GPUs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LayoutChoice {
     /// For each offer the fastest layout within memory, if the step does not fit on one GPU and the goal names no
@@ -241,7 +241,7 @@ pub enum Objective {
 }
 
 /// End of the step time's range that has to meet the deadline.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Confidence {
     /// Expected value: late about half of the time.

@@ -85,7 +85,10 @@ impl Prepared {
     /// Parts, total and switch of a pair.
     pub(super) fn of_switched(&self, found: &Switched) -> (Vec<Part>, Total, Switch) {
         let [spot, to] = [found.spot, found.to].map(|c| &self.configurations[c]);
-        let parts = vec![spot.part(found.useful[0], true), to.part(found.useful[1], true)];
+        let last = to.part(found.useful[1], true);
+        // Time for the work of the last part remains.
+        let most = found.deadline - last.hours.high.get() - spot.losses.interval();
+        let parts = vec![spot.part_until(found.useful[0], true, most), last];
         let total = total([&parts[0], &parts[1]], [&self.whole(found.spot), &self.whole(found.to)], found.deadline);
         let switch = Switch { to: to.offer.id.clone(), latest: Hours::known(found.latest), is_expected: true };
         (parts, total, switch)

@@ -2,7 +2,7 @@
 
 use std::ops::Add;
 
-use habitat_base::units::Range;
+use habitat_base::units::{Hours, Range};
 
 /// A use of hours or money.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,6 +76,20 @@ impl<T: Copy + Default + PartialEq + Add<Output = T>> ByUse<T> {
     /// Sum over all uses.
     pub fn sum(&self) -> Range<T> {
         self.0.iter().copied().sum()
+    }
+}
+
+impl ByUse<Hours> {
+    /// The same with high ends nearer to the expected values, so that they sum to `most` hours if possible.
+    #[must_use]
+    pub(crate) fn until(self, most: f64) -> Self {
+        let [mid, high] = [self.sum().mid, self.sum().high].map(Hours::get);
+        if high <= most {
+            return self;
+        }
+        let share = ((most - mid) / (high - mid)).max(0.0);
+        let nearer = |mid: f64, high: f64| Hours::known(mid + (high - mid) * share);
+        Self::new(|what| Range { high: nearer(self.of(what).mid.get(), self.of(what).high.get()), ..self.of(what) })
     }
 }
 

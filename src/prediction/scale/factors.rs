@@ -15,7 +15,7 @@ pub struct Factors {
 }
 
 /// Times of a language model's step on several GPUs relative to the predicted ones.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LayoutFactors {
     /// Of operations, the update and the program.

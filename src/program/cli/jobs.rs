@@ -86,11 +86,11 @@ impl Jobs {
         }
         let path = self.file.display();
         let file = JobsFile::parse(&store::kind::read_toml(&self.file, store::kind::JOBS)?).at(&path)?;
-        let usual = args.launch.launch().or(&file.launch).or(&settings(&Paths::find())?.launch);
+        let usual = args.launch.launch().or(&file.top.launch).or(&settings(&Paths::find())?.launch);
         let (plan, predictions) = self.planned(Loaded::warn)?;
         let start = |(job, predictions): (&JobTable, &Arc<Predictions>)| {
             let (name, copy) = job.copy.clone();
-            let launch = job.launch.clone().or(&usual);
+            let launch = job.time.launch.clone().or(&usual);
             if launch.framework.is_some() && job.time.survive.is_some() {
                 let problem = "launch.framework: does not apply to copies that stop early (survive), since a rung goes on from \
                                the checkpoint of another; omit it, and write the flags in command, with $RUNG and $COPY";
@@ -127,7 +127,7 @@ impl Jobs {
         let usual = settings(&paths)?.plan;
         let machines = file.machines.iter().map(|machine| machine_of(machine, &catalog).at(&path));
         let machines = machines.collect::<Result<Vec<_>, _>>()?;
-        let rents = machines.is_empty() || file.rent;
+        let rents = machines.is_empty() || file.top.rent;
         if !(rents || self.accept.is_empty()) {
             let problem = "--accept: does not apply to [[machine]], as nothing is rented; omit it, or rent with rent = true in the file";
             return Err(CliError::Refused(problem.to_owned())).at(&path);
@@ -135,29 +135,29 @@ impl Jobs {
         // A price of time needs the dollars of machines.
         let has_price = |prices: [Option<UsdPerHour>; 2]| prices.into_iter().flatten().any(|price| price.get() > 0.0);
         let of_job = |job: &JobTable| has_price([job.time.late_usd_per_hour, job.time.hour_value]);
-        let values_time = has_price([file.late_price, file.hour_value]) || file.jobs.iter().any(of_job);
+        let values_time = has_price([file.top.late_usd_per_hour, file.top.hour_value]) || file.jobs.iter().any(of_job);
         let is_shared = values_time || machines.iter().any(|machine| machine.is_shared);
         let (prices, usual) = match (rents, is_shared) {
             (true, _) => (store::prices(&paths)?.with_offers(offers(&machines)).on(store::today()), usual),
             (false, true) => (PriceBook::new(offers(&machines)), usual.for_machines()),
             (false, false) => (book(&machines), usual.for_machines()),
         };
-        let deadline = goal::hours(file.shared.deadline.as_ref()).at(&path)?;
+        let deadline = goal::hours(file.top.deadline.as_ref()).at(&path)?;
         let mut steps = Vec::new();
         let mut job_of = |job| self.job_of(job, &file, &usual, &catalog, &prices, (&mut steps, read)).at(&path);
         let jobs = file.jobs.iter().map(&mut job_of);
         let jobs = jobs.collect::<Result<Vec<_>, _>>()?;
         let supply = if rents || is_shared { Supply::Rent(&prices) } else { Supply::Machines(&machines) };
-        let confidence = file.confidence.or(usual.confidence).or(jobs.first().map(|job| job.goal.confidence));
+        let confidence = file.top.confidence.or(usual.confidence).or(jobs.first().map(|job| job.goal.confidence));
         let shared = Shared {
             deadline,
-            budget: file.shared.budget,
-            max_price: file.shared.max_price,
-            quotas: [usual.quota, file.shared.quota].concat(),
-            wait: file.wait || !machines.is_empty(),
+            budget: file.top.budget,
+            max_price: file.top.max_usd_per_hour,
+            quotas: [usual.quota, file.top.quota].concat(),
+            wait: file.top.wait || !machines.is_empty(),
             confidence: confidence.unwrap_or(habitat_planning::plan::Confidence::High),
-            late_price: file.late_price,
-            hour_value: file.hour_value,
+            late_price: file.top.late_usd_per_hour,
+            hour_value: file.top.hour_value,
         };
         let plan = plan_jobs(&jobs, supply, &shared, Settings::default()).at(&path)?;
         Ok((plan, jobs.into_iter().map(|job| job.predictions).collect()))
@@ -176,16 +176,16 @@ impl Jobs {
         let place = format!("line {}: job {:?}", job.line, job.name);
         let work = job.wish.work().ok_or_else(|| CliError::Refused("no work given".to_owned())).at(&place)?;
         let mut wish = job.wish.clone();
-        wish.quota.extend(file.shared.quota.iter().cloned());
+        wish.quota.extend(file.top.quota.iter().cloned());
         // Checked before the step is read, so that a wrong name is reported at once.
         // Existing machines are the user's own choice: without risks to accept.
-        let goal = if file.machines.is_empty() || file.rent { Goal::firm(work) } else { Goal::new(work) };
+        let goal = if file.machines.is_empty() || file.top.rent { Goal::firm(work) } else { Goal::new(work) };
         let mut goal = goal::goal(goal, &wish, usual, catalog, prices).at(&place)?;
         goal.limits.accept.extend(&self.accept);
         goal.limits.accept.sort_unstable();
         goal.limits.accept.dedup();
-        let deadline = goal::hours(file.shared.deadline.as_ref()).at("all jobs")?;
-        goal::check_sense(&Goal { deadline, budget: file.shared.budget, ..goal.clone() }, prices).at("all jobs")?;
+        let deadline = goal::hours(file.top.deadline.as_ref()).at("all jobs")?;
+        goal::check_sense(&Goal { deadline, budget: file.top.budget, ..goal.clone() }, prices).at("all jobs")?;
         let known = steps.iter().find(|(step, _)| *step == job.step).map(|(_, predictions)| Arc::clone(predictions));
         let predictions = if let Some(predictions) = known {
             predictions
@@ -196,7 +196,7 @@ impl Jobs {
         };
         let (late_price, hour_value) = (job.time.late_usd_per_hour, job.time.hour_value);
         let firm = goal.deadline.filter(|_| late_price.is_none());
-        let earliest = arrival(job, firm, deadline.filter(|_| file.late_price.is_none())).at(&place)?;
+        let earliest = arrival(job, firm, deadline.filter(|_| file.top.late_usd_per_hour.is_none())).at(&place)?;
         let (name, priority) = (job.name.clone(), job.time.priority.unwrap_or(1.0));
         let after = job.after.clone();
         Ok(Job { name, predictions, goal, earliest, after, priority, late_price, hour_value })

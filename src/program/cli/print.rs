@@ -120,6 +120,7 @@ pub(super) fn schema(of: SchemaArg, out: &mut dyn Write) -> Result<u8, CliError>
         SchemaArg::Difference => json_schema::<difference::DifferenceJson<'_>>(),
         SchemaArg::Diff => json_schema::<recordings::RecordingsJson<'_>>(),
         SchemaArg::BlackBox => OperatorTotals::json_schema(),
+        SchemaArg::Jobs => crate::settings::jobs::JobsFile::json_schema(),
         SchemaArg::PlanJobs => json_schema::<jobs::JobsJson<'_>>(),
         SchemaArg::Plan => json_schema::<plans::PlanJson<'_>>(),
         SchemaArg::JobLines => json_schema::<lines::JobLine>(),

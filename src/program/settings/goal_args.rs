@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use super::choices::choice;
 use clap::Args;
 use serde::de::Error as _;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serializer};
 
 use habitat_base::units::{Bytes, Hours, KilogramsCo2e, Samples, Usd, UsdPerHour, most};
 use habitat_planning::deadline::{Deadline, deadline};
@@ -17,55 +17,55 @@ use habitat_planning::values;
 use habitat_prediction::scale::LayoutFactors;
 
 /// Work, limits and acceptable offers of a plan.
-#[derive(Debug, Clone, Default, PartialEq, Args, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Args, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct GoalArgs {
     /// Work in samples (1.28M).
     #[arg(long, value_name = "N", value_parser = values::samples, allow_hyphen_values = true, help_heading = "Work", group = "work")]
-    #[serde(deserialize_with = "read::samples")]
+    #[serde(with = "Typed")]
     pub samples: Option<Samples>,
     /// Work in steps (of the recorded batch size).
     ///
     /// With --global-batch, steps of that size.
     #[arg(long, value_name = "N", value_parser = values::whole, allow_hyphen_values = true, help_heading = "Work", group = "work")]
-    #[serde(deserialize_with = "read::whole")]
+    #[serde(with = "Typed")]
     pub steps: Option<u64>,
     /// Work in passes over the data set (--dataset).
     #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true, help_heading = "Work", group = "work", requires = "dataset")]
-    #[serde(deserialize_with = "read::count")]
+    #[serde(with = "Typed")]
     pub epochs: Option<f64>,
     /// Samples of the data set, for --epochs.
     #[arg(long, value_name = "N", value_parser = values::samples, allow_hyphen_values = true, help_heading = "Work", requires = "epochs")]
-    #[serde(deserialize_with = "read::samples")]
+    #[serde(with = "Typed")]
     pub dataset: Option<Samples>,
     /// Work in tokens (needs the sequence length).
     #[arg(long, value_name = "N", value_parser = values::count, allow_hyphen_values = true, help_heading = "Work", group = "work")]
-    #[serde(deserialize_with = "read::count")]
+    #[serde(with = "Typed")]
     pub tokens: Option<f64>,
     /// Samples per optimizer step on all GPUs.
     ///
     /// Each GPU accumulates gradients over as many batches of the recorded size as needed.
     #[arg(long, value_name = "N", value_parser = values::whole, allow_hyphen_values = true, help_heading = "Work")]
-    #[serde(deserialize_with = "read::whole")]
+    #[serde(with = "Typed")]
     pub global_batch: Option<u64>,
     /// Latest finish: 24h, "Friday 18:00", 2026-12-04.
     ///
     /// A duration (24h, "1d 12h"), or a date and time (2026-12-04T18:00) in local time; a day alone means its end. Includes set-up
     /// time.
     #[arg(long, value_name = "TIME", value_parser = deadline, allow_hyphen_values = true, help_heading = "Limits")]
-    #[serde(deserialize_with = "read::deadline")]
+    #[serde(with = "Typed")]
     pub deadline: Option<Deadline>,
     /// Maximum total cost, in US dollars.
     #[arg(long, value_name = "USD", value_parser = values::usd, allow_hyphen_values = true, help_heading = "Limits")]
-    #[serde(deserialize_with = "read::usd")]
+    #[serde(with = "Typed")]
     pub budget: Option<Usd>,
     /// Maximum cost per hour, in US dollars.
     #[arg(long, value_name = "USD", value_parser = values::usd_per_hour, allow_hyphen_values = true, help_heading = "Limits")]
-    #[serde(rename = "max_usd_per_hour", deserialize_with = "read::usd_per_hour")]
+    #[serde(rename = "max_usd_per_hour", with = "Typed")]
     pub max_price: Option<UsdPerHour>,
     /// Maximum emissions in kg of CO2e. Offers without this figure are excluded.
     #[arg(long, value_name = "KG", value_parser = values::kilograms, allow_hyphen_values = true, help_heading = "Limits")]
-    #[serde(deserialize_with = "read::kilograms")]
+    #[serde(with = "Typed")]
     pub max_co2_kg: Option<KilogramsCo2e>,
     /// Objective within the limits.
     #[arg(long, value_name = "GOAL", value_parser = choice::<Objective>(), help_heading = "Limits")]
@@ -157,14 +157,14 @@ pub struct GoalArgs {
     pub min_vcpus: Option<u32>,
     /// Minimum host memory of a whole machine (64GB).
     #[arg(long, value_name = "SIZE", value_parser = values::bytes, help_heading = "Machines")]
-    #[serde(deserialize_with = "read::bytes")]
+    #[serde(with = "Typed")]
     pub min_host_memory: Option<Bytes>,
     /// Include machines with unknown vCPUs or host memory, regardless of these limits.
     #[arg(long, help_heading = "Machines")]
     pub allow_unknown_host: bool,
     /// Data that the work needs, in GB: the plan includes time and cost of copying them, and their storage.
     #[arg(long, value_name = "GB", value_parser = values::count, allow_hyphen_values = true, help_heading = "Data")]
-    #[serde(deserialize_with = "read::count")]
+    #[serde(with = "Typed")]
     pub data_gb: Option<f64>,
     /// Current location of the data; region as in --regions.
     #[arg(long, value_name = "PROVIDER[/REGION]", help_heading = "Data", requires = "data_gb")]
@@ -207,95 +207,115 @@ pub struct GoalArgs {
     pub network: Option<f64>,
 }
 
-/// Defines readers of values that are strings as typed, or bare numbers.
-macro_rules! readers {
-    ($($name:ident $type:ty),+) => {
-        pub(super) mod read {
-            use super::*;
-
-            $(pub(in crate::settings) fn $name<'de, D: Deserializer<'de>>(value: D) -> Result<Option<$type>, D::Error> {
-                let text = match Typed::deserialize(value)? {
-                    Typed::Text(text) => text,
-                    Typed::Whole(number) => number.to_string(),
-                    Typed::Number(number) => number.to_string(),
-                };
-                parse::$name(&text).map(Some).map_err(D::Error::custom)
-            })+
-        }
-    };
-}
-
-/// Parsers by name.
-mod parse {
-    pub(super) use super::deadline;
-    pub(super) use habitat_planning::values::{bytes, count, kilograms, samples, usd, usd_per_hour, whole};
-}
-
-readers!(samples Samples, whole u64, count f64, deadline Deadline, usd Usd, usd_per_hour UsdPerHour, kilograms KilogramsCo2e, bytes Bytes);
-
-/// A value in a file.
-#[derive(Deserialize)]
+/// A value that is a string as typed, or a bare number.
+#[derive(Deserialize, schemars::JsonSchema)]
 #[serde(untagged, expecting = "a number or a string")]
-enum Typed {
+pub(super) enum Typed {
     Text(String),
     Whole(i64),
     Number(f64),
 }
 
+impl Typed {
+    pub(super) fn deserialize<'de, T: Read, D: Deserializer<'de>>(value: D) -> Result<Option<T>, D::Error> {
+        let text = match Deserialize::deserialize(value)? {
+            Self::Text(text) => text,
+            Self::Whole(number) => number.to_string(),
+            Self::Number(number) => number.to_string(),
+        };
+        T::read(&text).map(Some).map_err(D::Error::custom)
+    }
+
+    /// The default value in a schema, which has none.
+    pub(super) fn serialize<T, S: Serializer>(_: T, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_none()
+    }
+}
+
+/// A type of [`Typed`] values.
+pub(super) trait Read: Sized {
+    fn read(text: &str) -> Result<Self, String>;
+}
+
+/// Implements [`Read`] with the parser of the command line.
+macro_rules! readers {
+    ($($type:ty: $parser:path),+) => {
+        $(impl Read for $type {
+            fn read(text: &str) -> Result<Self, String> {
+                $parser(text)
+            }
+        })+
+    };
+}
+
+readers!(
+    Samples: values::samples, u64: values::whole, f64: values::count, Deadline: deadline, Usd: values::usd,
+    UsdPerHour: values::usd_per_hour, KilogramsCo2e: values::kilograms, Bytes: values::bytes
+);
+
+/// Keys of the named fields that are set.
+macro_rules! set_keys {
+    ($wish:ident, $($field:ident $(= $key:literal)?),+) => {{
+        let none = Self::default();
+        let given = [$(([$($key,)? stringify!($field)][0], $wish.$field != none.$field)),+];
+        given.into_iter().filter(|(_, given)| *given).map(|(key, _)| key)
+    }};
+}
+
 impl GoalArgs {
     /// Keys of a single job that are set.
     pub(super) fn of_one_job(&self) -> impl Iterator<Item = &'static str> {
-        let given = [
-            ("samples", self.samples.is_some()),
-            ("steps", self.steps.is_some()),
-            ("epochs", self.epochs.is_some()),
-            ("dataset", self.dataset.is_some()),
-            ("tokens", self.tokens.is_some()),
-            ("global_batch", self.global_batch.is_some()),
-            ("deadline", self.deadline.is_some()),
-            ("budget", self.budget.is_some()),
-            ("gpus", !self.gpus.is_empty()),
-            ("exclude_gpus", !self.exclude_gpus.is_empty()),
-            ("offers", !self.offers.is_empty()),
-            ("min_gpus", self.min_gpus.is_some()),
-            ("max_gpus", self.max_gpus.is_some()),
-            ("tensor_parallel", self.tensor_parallel.is_some()),
-            ("pipeline_parallel", self.pipeline_parallel.is_some()),
-            ("virtual_stages", self.virtual_stages.is_some()),
-            ("context_parallel", self.context_parallel.is_some()),
-            ("expert_parallel", self.expert_parallel.is_some()),
-            ("layout", self.layout.is_some()),
-            ("min_vcpus", self.min_vcpus.is_some()),
-            ("min_host_memory", self.min_host_memory.is_some()),
-            ("data_gb", self.data_gb.is_some()),
-            ("data_at", self.data_at.is_some()),
-        ];
-        given.into_iter().filter(|(_, given)| *given).map(|(key, _)| key)
+        set_keys!(
+            self,
+            samples,
+            steps,
+            epochs,
+            dataset,
+            tokens,
+            global_batch,
+            deadline,
+            budget,
+            gpus,
+            exclude_gpus,
+            offers,
+            min_gpus,
+            max_gpus,
+            tensor_parallel,
+            pipeline_parallel,
+            virtual_stages,
+            context_parallel,
+            expert_parallel,
+            layout,
+            min_vcpus,
+            min_host_memory,
+            data_gb,
+            data_at
+        )
     }
 
     /// Keys about rented offers that are set.
     pub(super) fn of_offers(&self) -> impl Iterator<Item = &'static str> {
-        let given = [
-            ("budget", self.budget.is_some()),
-            ("max_usd_per_hour", self.max_price.is_some()),
-            ("max_co2_kg", self.max_co2_kg.is_some()),
-            ("tiers", self.tiers.is_some()),
-            ("accept", self.accept.is_some()),
-            ("providers", self.providers.is_some()),
-            ("exclude_providers", self.exclude_providers.is_some()),
-            ("regions", self.regions.is_some()),
-            ("exclude_regions", self.exclude_regions.is_some()),
-            ("offers", !self.offers.is_empty()),
-            ("no_marketplace", self.no_marketplace),
-            ("max_machines", self.max_machines.is_some()),
-            ("network_gbit_per_second", self.network.is_some()),
-            ("min_vcpus", self.min_vcpus.is_some()),
-            ("min_host_memory", self.min_host_memory.is_some()),
-            ("data_gb", self.data_gb.is_some()),
-            ("data_gbit_per_second", self.data_rate.is_some()),
-            ("quota", !self.quota.is_empty()),
-        ];
-        given.into_iter().filter(|(_, given)| *given).map(|(key, _)| key)
+        set_keys!(
+            self,
+            budget,
+            max_price = "max_usd_per_hour",
+            max_co2_kg,
+            tiers,
+            accept,
+            providers,
+            exclude_providers,
+            regions,
+            exclude_regions,
+            offers,
+            no_marketplace,
+            max_machines,
+            network = "network_gbit_per_second",
+            min_vcpus,
+            min_host_memory,
+            data_gb,
+            data_rate = "data_gbit_per_second",
+            quota
+        )
     }
 
     /// The settings that also apply to available machines.
@@ -319,7 +339,13 @@ impl GoalArgs {
     pub(super) fn check(&self) -> Result<(), (&'static str, Cow<'static, str>)> {
         let up_to = |most: u32| Cow::Owned(format!("must be 1 to {most}"));
         let works = [self.samples.is_some(), self.steps.is_some(), self.epochs.is_some(), self.tokens.is_some()];
-        let rate = |rate: Option<f64>| rate.is_some_and(|rate| !rate.is_finite() || rate < 0.0);
+        let is_line = |rate: f64| rate > 0.0 && rate <= most::NETWORK_GBIT;
+        let lines = [("network_gbit_per_second", self.network), ("data_gbit_per_second", self.data_rate)];
+        let rates = [
+            ("spot_losses_per_hour", self.spot_losses_per_hour.unwrap_or_default()),
+            ("failures_per_gpu_hour", self.failures_per_gpu_hour.unwrap_or_default()),
+            ("scaling_factor", self.scaling_factor.unwrap_or_default()),
+        ];
         let problem = if works.into_iter().filter(|given| *given).count() > 1 {
             ("work", "only one of samples, steps, epochs and tokens can be set")
         } else if self.epochs.is_some() != self.dataset.is_some() {
@@ -332,20 +358,14 @@ impl GoalArgs {
             ("min_vcpus", "must be 1 or more")
         } else if self.max_parts.is_some_and(|parts| !(1..=3).contains(&parts)) {
             ("max_parts", "must be 1, 2 or 3")
-        } else if rate(self.spot_losses_per_hour) {
-            ("spot_losses_per_hour", "must be a finite number of 0 or more")
-        } else if rate(self.failures_per_gpu_hour) {
-            ("failures_per_gpu_hour", "must be a finite number of 0 or more")
-        } else if rate(self.scaling_factor) {
-            ("scaling_factor", "must be a finite number of 0 or more")
+        } else if let Some((key, _)) = rates.into_iter().find(|(_, rate)| !(0.0..f64::INFINITY).contains(rate)) {
+            (key, "must be a finite number of 0 or more")
         } else if self.layout_factors.is_some_and(|factors| !factors.is_valid()) {
             ("layout_factors", "compute and exchange must be between 0.1 and 10")
         } else if self.max_machines.is_some_and(|machines| !(1..=most::MACHINES).contains(&machines)) {
             return Err(("max_machines", up_to(most::MACHINES)));
-        } else if self.network.is_some_and(|rate| !(rate > 0.0 && rate <= most::NETWORK_GBIT)) {
-            ("network_gbit_per_second", "must be a number above 0 and at most 1e6")
-        } else if self.data_rate.is_some_and(|rate| !(rate > 0.0 && rate <= most::NETWORK_GBIT)) {
-            ("data_gbit_per_second", "must be a number above 0 and at most 1e6")
+        } else if let Some((key, _)) = lines.into_iter().find(|(_, rate)| rate.is_some_and(|rate| !is_line(rate))) {
+            (key, "must be a number above 0 and at most 1e6")
         } else if let Some(key) = self.wrong_degree() {
             return Err((key, up_to(most::REPLICA)));
         } else {

@@ -38,23 +38,25 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use toml::{Spanned, Table};
 
-use super::goal_args::{GoalArgs, read};
+use super::goal_args::{GoalArgs, Typed};
 use habitat_base::text;
 use habitat_base::units::{Bytes, Hours, UsdPerHour};
 use habitat_planning::deadline::Deadline;
-use habitat_planning::plan::{Confidence, Quota};
 use habitat_reports::launch::Launch;
 
 mod machines;
 mod order;
 mod plain;
 mod rungs;
+mod schema;
 
 pub use machines::MachineTable;
+pub use schema::TopTable;
 
 /// Maximum number of jobs in a file, with their copies.
 const MOST_JOBS: usize = 1000;
@@ -62,90 +64,73 @@ const MOST_JOBS: usize = 1000;
 /// Contents of a jobs file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JobsFile {
-    /// Deadline, budget, price per hour and quotas that all jobs share.
-    pub shared: GoalArgs,
-    /// End of the time range that must meet the deadlines; `None` = default.
-    pub confidence: Option<Confidence>,
-    /// Whether jobs on rented machines may wait for others.
-    pub wait: bool,
-    /// Price of each hour by which a job ends after the shared deadline, which jobs may then miss.
-    pub late_price: Option<UsdPerHour>,
-    /// Price of each hour until all jobs have ended.
-    pub hour_value: Option<UsdPerHour>,
+    /// Keys at the top.
+    pub top: TopTable,
     /// The jobs.
     pub jobs: Vec<JobTable>,
     /// Available machines; if empty, machines are rented.
     pub machines: Vec<MachineTable>,
-    /// Whether jobs rent what these machines cannot do.
-    pub rent: bool,
-    /// How all jobs start.
-    pub launch: Launch,
 }
 
 /// One job.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, JsonSchema)]
+#[schemars(deny_unknown_fields, transform = schema::complete)]
 pub struct JobTable {
     /// Its line in the file.
+    #[schemars(skip)]
     pub line: usize,
     /// Its name.
     pub name: String,
     /// Its recorded step.
+    #[schemars(flatten)]
     pub step: StepTable,
-    /// Earliest start and copies.
+    /// Start and copies.
+    #[schemars(flatten)]
     pub time: TimeTable,
     /// Places of the jobs in the file that have to end before it starts.
+    #[schemars(skip)]
     pub after: Vec<usize>,
     /// Its work and limits.
+    #[schemars(flatten)]
     pub wish: GoalArgs,
-    /// How it starts.
-    pub launch: Launch,
     /// Name without the number of a copy, and that number.
+    #[schemars(skip)]
     pub copy: (String, Option<u64>),
 }
 
-/// Earliest start of a job, and its copies.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+/// Start of a job, and its copies.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TimeTable {
     /// Hours from the start of the plan.
     pub not_before_hours: Hours,
     /// The same as a duration or a date.
-    #[serde(deserialize_with = "read::deadline")]
+    #[serde(with = "Typed")]
     pub arrives: Option<Deadline>,
     /// Names of the jobs that have to end before it starts; all copies of each.
     pub after: Vec<String>,
     /// Weight of its end.
     pub priority: Option<f64>,
+    /// How it starts, instead of `[launch]`.
+    pub launch: Launch,
     /// Number of equal jobs.
     pub count: Option<u64>,
     /// Share of the copies that goes on after each check (successive halving).
     pub survive: Option<f64>,
     /// Shares of the work after which the copies are compared.
-    #[serde(deserialize_with = "rungs::checks")]
+    #[serde(deserialize_with = "rungs::Checks::deserialize")]
+    #[schemars(with = "rungs::Checks")]
     pub check: Vec<f64>,
     /// Price of each hour after the deadline of the job, which it may then miss.
-    #[serde(deserialize_with = "read::usd_per_hour")]
+    #[serde(with = "Typed")]
     pub late_usd_per_hour: Option<UsdPerHour>,
     /// Price of each hour from its arrival until its end.
-    #[serde(deserialize_with = "read::usd_per_hour")]
+    #[serde(with = "Typed")]
     pub hour_value: Option<UsdPerHour>,
 }
 
-/// Keys of a [`TimeTable`].
-const TIME_KEYS: [&str; 9] = [
-    "not_before_hours",
-    "arrives",
-    "after",
-    "priority",
-    "survive",
-    "count",
-    "check",
-    "late_usd_per_hour",
-    "hour_value",
-];
-
 /// The recorded step of a job.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct StepTable {
     /// The recording, relative to the folder of the jobs file.
@@ -162,27 +147,6 @@ pub struct StepTable {
     pub parameters: Option<u64>,
     /// Peak device memory of the step, if the file lacks it.
     pub peak_memory_bytes: Option<Bytes>,
-}
-
-/// Keys of a job that are not keys of a wish.
-const STEP_KEYS: [&str; 7] =
-    ["profile", "origin", "ignore_origin", "batch_size", "sequence_length", "parameters", "peak_memory_bytes"];
-
-#[derive(Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct File {
-    deadline: Option<toml::Value>,
-    budget: Option<toml::Value>,
-    max_usd_per_hour: Option<toml::Value>,
-    late_usd_per_hour: Option<toml::Value>,
-    hour_value: Option<toml::Value>,
-    confidence: Option<Confidence>,
-    wait: bool,
-    rent: bool,
-    quota: Vec<Quota>,
-    job: Vec<Spanned<Table>>,
-    machine: Vec<Spanned<MachineTable>>,
-    launch: Launch,
 }
 
 /// Error in a jobs file.
@@ -202,53 +166,33 @@ impl JobsFile {
     /// [`JobsFileError`] with the line, the key and the problem.
     pub fn parse(text: &str) -> Result<Self, JobsFileError> {
         // Without the text of the line, which in other kinds of files may be the whole file.
-        let form = |error: toml::de::Error| {
+        let form = |error: &toml::de::Error, key: Option<&str>| {
             let line = text[..error.span().map_or(0, |span| span.start)].matches('\n').count() + 1;
             let other = if text.contains("[[job]]") { "" } else { "; a jobs file is TOML with a [[job]] for each job" };
-            JobsFileError { line, problem: format!("{}{other}", plain::words(error.message())) }
+            JobsFileError { line, problem: format!("{}{other}", of_key(key, error.message())) }
         };
-        let file: File = toml::from_str(text).map_err(form)?;
-        let table = |values: &[(&str, Option<toml::Value>)]| -> Table {
-            values.iter().filter_map(|(key, value)| Some(((*key).to_owned(), value.clone()?))).collect()
-        };
-        let whole = 0..text.len();
-        let limits =
-            [("deadline", file.deadline), ("budget", file.budget), ("max_usd_per_hour", file.max_usd_per_hour)];
-        let mut shared: GoalArgs = parsed(table(&limits), text, &whole, None)?;
-        let prices = [("late_usd_per_hour", file.late_usd_per_hour), ("hour_value", file.hour_value)];
-        let prices: TimeTable = parsed(table(&prices), text, &whole, None)?;
-        shared.quota = file.quota;
-        if file.job.is_empty() {
-            return at_key(
-                text,
-                "[[job]]",
-                "no [[job]]; add a table with name, profile and work for each job".to_owned(),
-            );
+        let file = toml::Deserializer::parse(text).map_err(|error| form(&error, None))?;
+        let mut top: TopTable = serde_path_to_error::deserialize(file)
+            .map_err(|error| form(error.inner(), error.path().to_string().rsplit('.').next()))?;
+        if top.job.is_empty() {
+            return at_key(text, "[[job]]", "no [[job]]; add a table with name, profile and work for each job");
         }
-        if file.job.len() > MOST_JOBS {
-            let line = line_of(text, &file.job[MOST_JOBS].span(), None);
-            return Err(JobsFileError { line, problem: too_many("", file.job.len() as u64) });
+        if top.job.len() > MOST_JOBS {
+            let line = line_of(text, &top.job[MOST_JOBS].span(), None);
+            return Err(JobsFileError { line, problem: too_many("", top.job.len() as u64) });
         }
-        let read = Self {
-            shared,
-            confidence: file.confidence,
-            wait: file.wait,
-            late_price: prices.late_usd_per_hour,
-            hour_value: prices.hour_value,
-            jobs: all(file.job, text)?,
-            machines: machines::all(file.machine, text)?,
-            rent: file.rent,
-            launch: file.launch,
-        };
+        let jobs = all(std::mem::take(&mut top.job), text)?;
+        let machines = machines::all(std::mem::take(&mut top.machine), text)?;
+        let read = Self { top, jobs, machines };
         read.check_quotas(text)?;
         read.check_waiting(text)?;
         read.check_machines(text)?;
-        if read.late_price.is_some() && read.shared.deadline.is_none() {
+        if read.top.late_usd_per_hour.is_some() && read.top.deadline.is_none() {
             let problem = "late_usd_per_hour: needs deadline at the top, which jobs may then miss at this price; \
                            add it, or set both in a [[job]]";
-            return at_key(text, "late_usd_per_hour", problem.to_owned());
+            return at_key(text, "late_usd_per_hour", problem);
         }
-        if let Err(why) = read.launch.check() {
+        if let Err(why) = read.top.launch.check() {
             return at_key(text, "[launch]", format!("launch: {why}"));
         }
         Ok(read)
@@ -256,7 +200,7 @@ impl JobsFile {
 
     /// A quota that ends before it begins never applies.
     fn check_quotas(&self, text: &str) -> Result<(), JobsFileError> {
-        let ends = self.shared.quota.iter().filter_map(|quota| Some((quota.from.map(Hours::get), quota.until?.get())));
+        let ends = self.top.quota.iter().filter_map(|quota| Some((quota.from.map(Hours::get), quota.until?.get())));
         let lines = (1..).zip(text.lines()).filter(|(_, line)| line.trim_start().starts_with("until_hours"));
         for ((from, until), (line, _)) in ends.zip(lines) {
             if let Some(from) = from.filter(|from| until <= *from) {
@@ -272,37 +216,45 @@ impl JobsFile {
 
     /// Times and orders need jobs that may wait.
     fn check_waiting(&self, text: &str) -> Result<(), JobsFileError> {
-        if self.wait && !self.machines.is_empty() {
+        if self.top.wait && !self.machines.is_empty() {
             let problem = "wait: has no effect with [[machine]], as jobs there always run one after another; omit it";
-            return at_key(text, "wait", problem.to_owned());
+            return at_key(text, "wait", problem);
         }
-        if self.wait || !self.machines.is_empty() {
+        if self.top.wait || !self.machines.is_empty() {
             return Ok(());
         }
         let needs = "only works if jobs may wait: add wait = true at the top of the file";
-        let window = self.shared.quota.iter().find(|quota| !quota.is_lasting());
+        let window = self.top.quota.iter().find(|quota| !quota.is_lasting());
         if let Some(key) = window.map(|quota| if quota.from.is_some() { "from_hours" } else { "until_hours" }) {
             return at_key(text, key, format!("{key}: {needs}"));
         }
         let key = |time: &TimeTable| {
-            let [late, ordered] = [time.not_before_hours != Hours::ZERO, !time.after.is_empty()];
-            let given = [late, time.arrives.is_some(), ordered, time.priority.is_some(), time.survive.is_some()];
-            TIME_KEYS.into_iter().zip(given).find(|(_, given)| *given).map(|(key, _)| key)
+            let given = [
+                ("not_before_hours", time.not_before_hours != Hours::ZERO),
+                ("arrives", time.arrives.is_some()),
+                ("after", !time.after.is_empty()),
+                ("priority", time.priority.is_some()),
+                ("survive", time.survive.is_some()),
+            ];
+            given.into_iter().find(|(_, given)| *given).map(|(key, _)| key)
         };
         self.check_jobs(|job| key(&job.time), needs)
     }
 
     /// Limits of offers need jobs that rent.
     fn check_machines(&self, text: &str) -> Result<(), JobsFileError> {
-        if self.rent && self.machines.is_empty() {
-            return at_key(text, "rent", "rent: without [[machine]] all jobs rent; omit it".to_owned());
+        if self.top.rent && self.machines.is_empty() {
+            return at_key(text, "rent", "rent: without [[machine]] all jobs rent; omit it");
         }
-        if self.machines.is_empty() || self.rent {
+        if self.machines.is_empty() || self.top.rent {
             return Ok(());
         }
         let why = "does not apply to [[machine]], as nothing is rented; omit one of the two, or rent with rent = true \
                    at the top";
-        if let Some(key) = self.shared.of_offers().next() {
+        let TopTable { budget, max_usd_per_hour: max_price, ref quota, .. } = self.top;
+        if let Some(key) =
+            (GoalArgs { budget, max_price, quota: quota.clone(), ..GoalArgs::default() }).of_offers().next()
+        {
             return at_key(text, key, format!("{key}: {why}"));
         }
         self.check_jobs(|job| job.wish.of_offers().next(), why)
@@ -318,9 +270,9 @@ impl JobsFile {
 }
 
 /// An error at the first line that begins with this key or header.
-fn at_key<T>(text: &str, key: &str, problem: String) -> Result<T, JobsFileError> {
+fn at_key<T>(text: &str, key: &str, problem: impl Into<String>) -> Result<T, JobsFileError> {
     let place = text.lines().position(|line| line.trim_start().starts_with(key));
-    Err(JobsFileError { line: place.map_or(1, |place| place + 1), problem })
+    Err(JobsFileError { line: place.map_or(1, |place| place + 1), problem: problem.into() })
 }
 
 fn too_many(what: &str, total: u64) -> String {
@@ -355,8 +307,8 @@ fn all(tables: Vec<Spanned<Table>>, text: &str) -> Result<Vec<JobTable>, JobsFil
                     return Err(JobsFileError { line: job.line, problem });
                 }
                 let copy = (base.clone(), job.time.count.map(|_| number));
-                let (wish, launch) = (rung.wish.clone(), rung.launch.clone());
-                jobs.push(JobTable { name, wish, launch, copy, ..job.clone() });
+                let time = TimeTable { launch: rung.launch.clone(), ..job.time.clone() };
+                jobs.push(JobTable { name, wish: rung.wish.clone(), time, copy, ..job.clone() });
             }
         }
         tables_of.push(order::Table { copies: rungs.iter().map(|rung| rung.copies as usize).collect(), job, span });
@@ -387,48 +339,29 @@ fn job(table: Spanned<Table>, text: &str) -> Result<JobTable, JobsFileError> {
             return refused(line_of(text, &span, Some(key)), &format!("{key} {why}; omit it"));
         }
     }
-    let mut step = Table::new();
-    for key in STEP_KEYS {
-        step.extend(wish.remove(key).map(|value| (key.to_owned(), value)));
-    }
-    if !step.contains_key("profile") {
+    if !wish.contains_key("profile") {
         return refused(line, "no profile; add the file of its recorded step, such as profile = \"step.habitat.json\"");
     }
-    let step: StepTable = parsed(step, text, &span, Some(&name))?;
+    let step: StepTable = parsed(own_keys::<StepTable>(&mut wish), text, &span, &name)?;
     if step.batch_size == Some(0) {
         let line = line_of(text, &span, Some("batch_size"));
         return refused(line, "batch_size: 0; a step processes at least one sample");
     }
-    let mut time = Table::new();
-    for key in TIME_KEYS {
-        time.extend(wish.remove(key).map(|value| (key.to_owned(), value)));
-    }
-    let time: TimeTable = parsed(time, text, &span, Some(&name))?;
+    let time: TimeTable = parsed(own_keys::<TimeTable>(&mut wish), text, &span, &name)?;
     if let Err((key, problem)) = check_time(&time, wish.contains_key("deadline")) {
         return refused(line_of(text, &span, Some(key)), &format!("{key}{problem}"));
     }
-    let launch: Launch = match wish.remove("launch") {
-        Some(toml::Value::Table(table)) => parsed(table, text, &span, Some(&name))?,
-        Some(_) => {
-            return refused(
-                line_of(text, &span, Some("launch")),
-                "launch is a table; such as launch.command = \"python train.py\"",
-            );
-        }
-        None => Launch::default(),
-    };
-    if let Err(why) = launch.check() {
+    if let Err(why) = time.launch.check() {
         return refused(line_of(text, &span, Some("launch")), &format!("launch: {why}"));
     }
-    let wish: GoalArgs = parsed(wish, text, &span, Some(&name))?;
+    let wish: GoalArgs = parsed(wish, text, &span, &name)?;
     if let Err((key, problem)) = wish.check() {
         return refused(line_of(text, &span, Some(key)), &format!("{key}: {problem}"));
     }
     if wish.work().is_none() {
         return refused(line, "no amount of work; add samples, steps, epochs with dataset, or tokens");
     }
-    let copy = (name.clone(), None);
-    Ok(JobTable { line, name, step, time, after: Vec::new(), wish, launch, copy })
+    Ok(JobTable { line, copy: (name.clone(), None), name, step, time, after: Vec::new(), wish })
 }
 
 /// Refuses invalid times of a job, with the key and the rest of the sentence.
@@ -454,23 +387,27 @@ fn check_time(time: &TimeTable, has_deadline: bool) -> Result<(), (&'static str,
     Ok(())
 }
 
-/// Parses a table; an error has the key and its line.
-fn parsed<T: DeserializeOwned>(
-    table: Table,
-    text: &str,
-    span: &Range<usize>,
-    job: Option<&str>,
-) -> Result<T, JobsFileError> {
+/// Parses a table of a job; an error has the key and its line.
+fn parsed<T: DeserializeOwned>(table: Table, text: &str, span: &Range<usize>, job: &str) -> Result<T, JobsFileError> {
     serde_path_to_error::deserialize(table).map_err(|error| {
         let path = error.path().to_string();
-        let key = path.split(['.', '[']).next().filter(|key| !key.is_empty());
-        let line = line_of(text, span, key);
-        let of_job = job.map(|name| format!("job {name:?}: ")).unwrap_or_default();
-        let of_key = key.map(|key| format!("{key}: ")).unwrap_or_default();
-        let problem = error.inner().to_string();
-        let problem = plain::words(problem.lines().next().unwrap_or_default());
-        JobsFileError { line, problem: format!("{of_job}{of_key}{problem}") }
+        let key = path.split(['.', '[']).next();
+        let problem = of_key(key, &error.inner().to_string());
+        JobsFileError { line: line_of(text, span, key), problem: format!("job {job:?}: {problem}") }
     })
+}
+
+/// Takes the keys of a type out of a table.
+fn own_keys<T: JsonSchema>(table: &mut Table) -> Table {
+    let schema = schemars::schema_for!(T);
+    let keys = schema.get("properties").and_then(serde_json::Value::as_object);
+    keys.into_iter().flat_map(|keys| keys.keys()).filter_map(|key| table.remove_entry(key)).collect()
+}
+
+/// A problem with the key that has it; serde writes `.` for none.
+fn of_key(key: Option<&str>, problem: &str) -> String {
+    let key = key.filter(|key| !key.is_empty()).map(|key| format!("{key}: ")).unwrap_or_default();
+    format!("{key}{}", plain::words(problem.lines().next().unwrap_or_default()))
 }
 
 /// The line of a key in a table, or of the table's header.

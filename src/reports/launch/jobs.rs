@@ -171,10 +171,10 @@ fn lines(plan: &JobsPlan, mut runs: Vec<Run<'_>>, launcher: Launcher) -> Vec<Str
         }
         let is_awaited = waits.iter().flatten().any(|of| of.contains(&at));
         let name = |of: &usize| format!(" {}", runs[*of].name);
-        let delay = if hours > 0.0 { format!("sleep {} && ", (hours * 3600.0).ceil()) } else { String::new() };
+        let delay = if hours > 0.0 { format!("after {} && ", (hours * 3600.0).ceil()) } else { String::new() };
         let before = list("ends", &(after | ends), &name, " && ") + &list("well", after, &name, " && ");
         let (command, run) = (run.command(launcher, is_awaited), &run.name);
-        format!("({delay}{before}{command} || touch \"$state/{run}.failed\"; touch \"$state/{run}.ended\") &")
+        format!("job {run} '{delay}{before}{}' &", command.replace('\'', r"'\''"))
     };
     runs.iter().enumerate().map(line).collect()
 }
@@ -312,7 +312,7 @@ impl Run<'_> {
             waits => format!(" --dependency={waits} --kill-on-invalid-dep=yes"),
         };
         let copy = self.copy.map_or_else(String::new, |copy| format!(" --array={copy}"));
-        format!("job[{at}]=$(sbatch --parsable{copy}{begin}{wait} {}.sbatch)", self.tasks[0].name)
+        format!("submit {at} {}{copy}{begin}{wait} {}.sbatch", self.name, self.tasks[0].name)
     }
 
     /// Command of another tool. It lasts as long as a job that others wait for.
@@ -321,18 +321,26 @@ impl Run<'_> {
         let apart = if is_awaited { "" } else { " -d" };
         let copy = |flag: &str| copy.map_or_else(String::new, |copy| format!(" {flag} COPY={copy}"));
         let file = &tasks[0].name;
-        match launcher {
+        let (launch, follow) = match launcher {
             Launcher::SkyPilot => {
                 let secrets = skypilot::secrets(&tasks.iter().map(|group| group.job()).collect::<Vec<_>>());
-                format!("sky jobs launch -y{apart} -n {name}{}{secrets} {file}.sky.yaml", copy("--env"))
+                let copy = copy("--env");
+                (format!("sky jobs launch -y{apart} -n {name}{copy}{secrets} {file}.sky.yaml"), "sky jobs logs -n")
             }
-            Launcher::Dstack => format!("dstack apply -y{apart} -n {name}{} -f {file}.dstack.yml", copy("-e")),
+            Launcher::Dstack => {
+                (format!("dstack apply -y{apart} -n {name}{} -f {file}.dstack.yml", copy("-e")), "dstack attach --logs")
+            }
             _ => {
                 let kind = if tasks[0].first.part.machines == 1 { "job" } else { "jobset" };
                 let watch = if is_awaited { format!(" && finish {kind}/{file}") } else { String::new() };
-                format!("kubectl apply -f {file}.k8s.yaml{watch}")
+                return format!("kubectl apply -f {file}.k8s.yaml{watch}");
             }
+        };
+        // A job that was started before is not started again, but followed.
+        if is_awaited {
+            return format!("if started {name}; then {follow} {name}; else {launch}; fi");
         }
+        format!("{{ started {name} || {launch}; }}")
     }
 }
 
@@ -347,20 +355,43 @@ fn script(left: &[String], launcher: Launcher, lines: &[String]) -> String {
         "#!/bin/bash\n# Made by habitat-tui {}: starts jobs of a plan with {launcher}.\n{order}{left}",
         env!("CARGO_PKG_VERSION"),
     );
-    let here = "set -euo pipefail\ncd \"$(dirname \"$0\")\"\n";
+    let again =
+        format!("# Started again, it follows jobs that run and starts the rest; `rm -r {STATE}` forgets them.\n");
+    let here = format!("set -euo pipefail\ncd \"$(dirname \"$0\")\"\nstate={STATE}\nmkdir -p \"$state\"\n");
     if launcher == Launcher::Slurm {
-        return format!("{head}{here}declare -a job\n{lines}echo \"submitted: ${{job[*]}}\"\n");
+        return format!("{head}{again}{here}{SUBMIT}{lines}echo \"submitted: ${{job[*]}}\"\n");
     }
     let finish = if launcher == Launcher::Kubernetes { FINISH } else { "" };
     format!(
-        "{head}# It has to run until the last job has started.\n{here}{WAITING}{finish}{lines}wait\nif ls \"$state\"/*.failed >/dev/null 2>&1; then\n  echo 'failed:' \"$state\"/*.failed >&2\n  exit 1\nfi\n"
+        "{head}# It has to run until the last job has started.\n{again}{here}{WAITING}{finish}{lines}wait\nif ls \"$state\"/*.failed >/dev/null 2>&1; then\n  echo 'failed:' \"$state\"/*.failed >&2\n  exit 1\nfi\n"
     )
 }
 
-/// Functions of the script: a job waits for files that those before it leave.
-const WAITING: &str = r#"state=$(mktemp -d)
-ends() { local name; for name; do until [ -e "$state/$name.ended" ]; do sleep 5; done; done; }
+/// Folder beside the script with what it started.
+const STATE: &str = ".started";
+
+/// Submits a job to Slurm, and keeps its number.
+const SUBMIT: &str = r#"declare -a job
+submit() {
+  [ -s "$state/$2" ] || { sbatch --parsable "${@:3}" > "$state/$2.new" && mv "$state/$2.new" "$state/$2"; }
+  job[$1]=$(cat "$state/$2")
+}
+"#;
+
+/// Functions of the script: a job waits for files that those before it leave. Jobs that failed start again.
+const WAITING: &str = r#"for one in "$state"/*.failed; do rm -rf "$one" "${one%.failed}".{started,ended}; done
+[ -e "$state/begin" ] || date +%s > "$state/begin"
+# Ends if the script was killed meanwhile.
+pause() { sleep "$1"; kill -0 $$ 2>/dev/null || exit 1; }
+after() { local rest=$(($(cat "$state/begin") + $1 - $(date +%s))); [ "$rest" -le 0 ] || pause "$rest"; }
+ends() { local name; for name; do until [ -e "$state/$name.ended" ]; do pause 5; done; done; }
 well() { local name; for name; do [ ! -e "$state/$name.failed" ] || return 1; done; }
+started() { ! mkdir "$state/$1.started" 2>/dev/null; }
+job() {
+  [ ! -e "$state/$1.ended" ] || return 0
+  eval "$2" || touch "$state/$1.failed"
+  touch "$state/$1.ended"
+}
 "#;
 
 /// Waits for the end of a job of Kubernetes.

@@ -9,7 +9,7 @@ use super::LaunchError;
 use habitat_base::text;
 
 /// A framework that takes its layout from flags.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Framework {
     /// Megatron-LM (`pretrain_gpt.py`, Megatron Core 0.12 or later; 0.13 for unequal stages).
@@ -19,7 +19,7 @@ pub enum Framework {
 }
 
 /// How the parts of a plan start.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Launch {
     /// The training command, as typed on one GPU.

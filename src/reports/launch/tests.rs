@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::*;
 use habitat_base::units::{GpuSlug, Range, Usd, UsdPerHour};
-use habitat_planning::plan::{Amount, ByUse, Footprint, Goal, PlanStatus, Work};
+use habitat_planning::plan::{Amount, ByUse, Footprint, Goal, PlanStatus, Total, Work};
 use habitat_planning::pricing::{Billing, Offer, OfferId, Snapshot};
 use habitat_prediction::Sharding;
 use habitat_prediction::scale::ModelParallel;
@@ -391,7 +391,10 @@ fn switched() -> Plan {
     let to = changed(spot(), |offer| offer.tier = Tier::OnDemand);
     let switch = Switch { to: to.offer.id.clone(), latest: Hours::known(0.5), is_expected: true };
     let slow = Part { step_time_us: Range { low: 1e6, mid: 1e6, high: 2e6 }, ..to };
-    Plan { switch: Some(switch), ..plan(vec![spot(), slow]) }
+    let hours = Range { low: 20.0, mid: 30.0, high: 40.0 }.map(Hours::known);
+    let cost = Range { low: Usd::ZERO, mid: Usd::ZERO, high: Usd::ZERO };
+    let total = Total { hours, cost, cost_by: ByUse::default(), footprint: Footprint::default() };
+    Plan { switch: Some(switch), total: Some(total), ..plan(vec![spot(), slow]) }
 }
 
 #[test]
@@ -422,6 +425,10 @@ fn a_spot_part_ends_in_time_for_the_next() {
             assert_eq!(text.matches(line).count(), 1, "{launcher}: {line}\n{text}");
         }
     }
+    // Spot ends by the deadline, and the other machine may have to do everything after half an hour; with 10 % each.
+    let start = Start { launch: all(Launcher::Slurm), ..Start::default() };
+    let [first, last] = &texts(&switched(), "bert", Launcher::Slurm, &start).unwrap()[..] else { panic!() };
+    assert!(first.contains("--time=1-20:00:00\n") && last.contains("--time=1-19:27:00\n"), "{first}{last}");
     let launch = Launch { mounts: std::collections::BTreeMap::default(), ..all(Launcher::SkyPilot) };
     let no_mount = Start { launch, ..Start::default() };
     let refused = texts(&switched(), "bert", Launcher::SkyPilot, &no_mount).unwrap_err().to_string();

@@ -39,7 +39,7 @@ pub(in crate::plan) fn check_footprint(what: &str, stated: &Footprint, found: Ta
 /// Energy and emissions of a plan that switches from spot to another machine, combined like the cost.
 pub(super) fn switched_taken(plan: &Plan) -> Taken {
     let [spot, to] = &plan.parts[..] else { return None };
-    let of = |part: &Part, first| taken(part, recompute(part, &plan.goal.assumptions, first).running);
+    let of = |part: &Part, first| taken(part, recompute(part, &plan.goal.assumptions, first, f64::INFINITY).running);
     let all = |part: &Part| of(&Part { work: plan.work, ..part.clone() }, true);
     let (spot_own, to_own, spot_all, to_all) = (of(spot, true)?, of(to, false)?, all(spot)?, all(to)?);
     let join = |spot_own: [f64; 3], to_own: [f64; 3], spot_all: [f64; 3], to_all: [f64; 3]| {

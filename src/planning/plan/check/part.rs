@@ -49,14 +49,16 @@ where
     compare(&format!("{what}, added up"), &sum, &numbers(whole))
 }
 
-/// Recomputes a part from its number of steps; `first`: includes the losses that are allowed for once per plan.
-pub(super) fn recompute(part: &Part, assumed: &Assumptions, first: bool) -> Own {
+/// Recomputes a part from its number of steps; `first`: includes the losses that are allowed for once per plan. If it
+/// is ended after `most` hours, the high ends of all uses are nearer to the expected values by the same share.
+pub(super) fn recompute(part: &Part, assumed: &Assumptions, first: bool, most: f64) -> Own {
     let of_one_gpu = match part.batch_size {
         Some(batch) => part.work.get() / batch as f64,
         None => part.work.get(),
     };
     let steps = of_one_gpu / f64::from(part.replicas()) / part.accumulation as f64;
-    let training = [part.step_time_us.low, part.step_time_us.mid, part.step_time_us.high].map(|us| steps * us / 3.6e9);
+    let mut training =
+        [part.step_time_us.low, part.step_time_us.mid, part.step_time_us.high].map(|us| steps * us / 3.6e9);
     let setup = if part.offer.tier == Tier::Owned { 0.0 } else { assumed.setup.get() };
     let (mut saving, mut repeated, mut waiting) = ([0.0; 3], [0.0; 3], [0.0; 3]);
     if part.offer.tier == Tier::Spot {
@@ -88,6 +90,14 @@ pub(super) fn recompute(part: &Part, assumed: &Assumptions, first: bool) -> Own 
     }
     // Taken from the part; `check_sources` compares it with the data and their rate.
     let copying = part.hours_by.of(Use::Data).mid.get();
+    let fixed = setup + copying;
+    let sum = |end: usize| fixed + training[end] + saving[end] + repeated[end] + waiting[end];
+    let (mid, high) = (sum(1), sum(2));
+    if high > most {
+        for row in [&mut training, &mut saving, &mut repeated, &mut waiting] {
+            row[2] -= (row[2] - row[1]) * ((high - most) / (high - mid)).min(1.0);
+        }
+    }
     let running = [0, 1, 2].map(|end| setup + copying + training[end] + saving[end] + repeated[end]);
     let used = |hours: f64| match part.billing {
         Billing::Exact => hours,

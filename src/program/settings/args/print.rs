@@ -145,6 +145,8 @@ pub enum SchemaArg {
     Diff,
     /// Output of `plan --json`.
     Plan,
+    /// The file of `plan-jobs`, in TOML.
+    Jobs,
     /// Output of `plan-jobs --json`.
     PlanJobs,
     /// `*.blackbox.json`.

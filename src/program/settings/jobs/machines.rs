@@ -13,7 +13,7 @@ use habitat_base::units::{UsdPerHour, most};
 const MOST_MACHINES: u32 = 200;
 
 /// Machines of one kind.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MachineTable {
     /// Their line in the file.

@@ -23,18 +23,21 @@ pub(super) struct Rung {
     pub(super) launch: Launch,
 }
 
-/// Reads one share, or a list of them.
-pub(super) fn checks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<f64>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged, expecting = "expected a share of the work, such as 0.1, or several, such as [0.1, 0.4]")]
-    enum Checks {
-        One(f64),
-        Several(Vec<f64>),
+/// One share of the work, or several.
+#[derive(Deserialize, schemars::JsonSchema)]
+#[serde(untagged, expecting = "expected a share of the work, such as 0.1, or several, such as [0.1, 0.4]")]
+pub(super) enum Checks {
+    One(f64),
+    Several(Vec<f64>),
+}
+
+impl Checks {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<f64>, D::Error> {
+        Ok(match Deserialize::deserialize(deserializer)? {
+            Self::One(share) => vec![share],
+            Self::Several(shares) => shares,
+        })
     }
-    Ok(match Checks::deserialize(deserializer)? {
-        Checks::One(share) => vec![share],
-        Checks::Several(shares) => shares,
-    })
 }
 
 /// Rungs of a job; one if its copies all run to the end.
@@ -46,7 +49,7 @@ pub(super) fn of(job: &JobTable) -> Result<Vec<Rung>, (&'static str, String)> {
         name: job.name.clone(),
         copies: job.time.count.unwrap_or(1),
         wish: job.wish.clone(),
-        launch: job.launch.clone(),
+        launch: job.time.launch.clone(),
     };
     let checks = &job.time.check;
     let Some(survive) = job.time.survive else {

@@ -3,6 +3,8 @@
 use super::*;
 use habitat_base::units::Usd;
 use habitat_planning::deadline::Deadline;
+use habitat_planning::plan::Confidence;
+use serde_json::Value;
 
 fn said(text: &str) -> String {
     JobsFile::parse(text).unwrap_err().to_string()
@@ -13,14 +15,106 @@ const JOB: &str = "[[job]]\nname = \"a\"\nprofile = \"a.json\"\nsteps = 10\n";
 #[test]
 fn the_example_of_the_header_reads() {
     let file = JobsFile::parse(&crate::settings::example(include_str!("../jobs.rs"))).unwrap();
-    assert_eq!(file.shared.deadline, Hours::new(72.0).ok().map(Deadline::Within));
-    assert_eq!(file.shared.budget, Usd::new(900.0).ok());
-    assert_eq!(file.shared.quota[0].to_string(), "16 at aws, until 12 h");
-    assert_eq!(file.confidence, Some(Confidence::High));
+    assert_eq!(file.top.deadline, Hours::new(72.0).ok().map(Deadline::Within));
+    assert_eq!(file.top.budget, Usd::new(900.0).ok());
+    assert_eq!(file.top.quota[0].to_string(), "16 at aws, until 12 h");
+    assert_eq!(file.top.confidence, Some(Confidence::High));
     assert_eq!(file.jobs.iter().map(|job| job.name.as_str()).collect::<Vec<_>>(), ["translation", "images"]);
     assert_eq!((file.jobs[0].line, file.jobs[1].line), (11, 18));
     assert_eq!(file.jobs[0].wish.deadline, Hours::new(24.0).ok().map(Deadline::Within));
     assert_eq!(file.jobs[1].wish.gpus, ["a100", "h100"]);
+}
+
+/// Problems of a value by its schema, as far as the schema of jobs goes.
+fn problems(root: &Value, schema: &Value, value: &Value, at: &str) -> Vec<String> {
+    let none = Vec::new();
+    let all = |key: &str| schema[key].as_array().unwrap_or(&none).iter().map(|one| problems(root, one, value, at));
+    let mut found: Vec<String> = all("allOf").flatten().collect();
+    if let Some(name) = schema["$ref"].as_str() {
+        found.extend(problems(root, root.pointer(&name[1..]).unwrap(), value, at));
+    }
+    for (key, valid) in [("anyOf", 1..=usize::MAX), ("oneOf", 1..=1)] {
+        let count = all(key).filter(Vec::is_empty).count();
+        found.extend((schema[key].is_array() && !valid.contains(&count)).then(|| format!("{at}: {key}: {count}")));
+    }
+    let types = match &schema["type"] {
+        Value::Array(types) => types.clone(),
+        Value::Null => vec![],
+        one => vec![one.clone()],
+    };
+    let is = |one: &Value| match one.as_str().unwrap() {
+        "number" => value.is_number(),
+        "integer" => value.is_i64(),
+        "boolean" => value.is_boolean(),
+        "string" => value.is_string(),
+        "array" => value.is_array(),
+        "object" => value.is_object(),
+        other => other == "null" && value.is_null(),
+    };
+    let is_listed = ["const", "enum"].iter().all(|key| match &schema[key] {
+        Value::Null => true,
+        Value::Array(all) => all.contains(value),
+        one => one == value,
+    });
+    found.extend((!is_listed || !(types.is_empty() || types.iter().any(is))).then(|| format!("{at}: {value}")));
+    for (place, item) in value.as_array().into_iter().flatten().enumerate() {
+        found.extend(problems(root, &schema["items"], item, &format!("{at}[{place}]")));
+    }
+    let fields = value.as_object().filter(|_| schema["properties"].is_object());
+    for (key, field) in fields.into_iter().flatten() {
+        match schema["properties"].get(key) {
+            Some(known) => found.extend(problems(root, known, field, &format!("{at}.{key}"))),
+            None => found.extend((schema["additionalProperties"] == false).then(|| format!("{at}.{key}: unknown"))),
+        }
+    }
+    let required = schema["required"].as_array().unwrap_or(&none).iter().filter(|_| value.is_object());
+    found
+        .extend(required.filter(|key| value.get(key.as_str().unwrap()).is_none()).map(|key| format!("{at}: no {key}")));
+    found
+}
+
+#[test]
+fn the_schema_accepts_jobs_files_and_no_other_keys() {
+    let schema = JobsFile::json_schema();
+    let check = |text: &str| {
+        let value = toml::from_str::<toml::Value>(text).unwrap();
+        problems(&schema, &schema, &serde_json::to_value(value).unwrap(), "")
+    };
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let files = std::fs::read_dir(root.join("tests/fixtures/jobs")).unwrap().map(|file| file.unwrap().path());
+    let files = files.filter(|file| file.extension().is_some_and(|ending| ending == "toml"));
+    let mut texts: Vec<String> = files.map(|file| std::fs::read_to_string(file).unwrap()).collect();
+    texts.push(crate::settings::example(include_str!("../jobs.rs")));
+    for page in ["docs/guide.md", "docs/formats.md"] {
+        let page = std::fs::read_to_string(root.join(page)).unwrap();
+        let blocks = page.split("```toml\n").skip(1).map(|block| block.split("```").next().unwrap().to_owned());
+        texts.extend(blocks.filter(|block| block.contains("[[job]]") && block.contains("profile =")));
+    }
+    assert!(texts.len() > 5, "{}", texts.len());
+    for text in &texts {
+        assert_eq!(check(text), [""; 0], "{text}");
+    }
+    for (text, problem) in [
+        (format!("budgett = 1\n{JOB}"), ".budgett: unknown"),
+        (format!("{JOB}max_gpu = 3"), ".job[0].max_gpu: unknown"),
+        (format!("{JOB}max_parts = 2"), ".job[0].max_parts: unknown"),
+        (format!("{JOB}launch.comand = \"x\""), ".job[0].launch.comand: unknown"),
+        (format!("{JOB}[[machine]]\ngpu = \"v100\"\nshared = true"), ".machine[0].shared: unknown"),
+        (format!("{JOB}[[quota]]\nprovider = \"aws\"\ngpu = \"l4\""), ".quota[0]: no \"gpus\""),
+        (format!("{JOB}gpus = \"l4\""), ".job[0].gpus: \"l4\""),
+        (format!("{JOB}samples = 3"), ".job[0]: oneOf: 2"),
+        ("[[job]]\nname = \"a\"\nsteps = 3".to_owned(), ".job[0]: no \"profile\""),
+        (String::new(), ": no \"job\""),
+    ] {
+        assert!(JobsFile::parse(&text).is_err(), "{text}");
+        assert_eq!(check(&text), [problem], "{text}");
+    }
+    // The parser knows each key of the schema.
+    for key in schema.pointer("/definitions/JobTable/properties").unwrap().as_object().unwrap().keys() {
+        let problem = JobsFile::parse(&format!("[[job]]\n{key} = {{}}\nname = \"b\"\nprofile = \"b\"")).err();
+        let problem = problem.map_or_else(String::new, |problem| problem.to_string());
+        assert!(!problem.contains("unknown field"), "{problem}");
+    }
 }
 
 #[test]
@@ -76,8 +170,8 @@ fn what_needs_jobs_that_wait_is_refused_without() {
     let window = "[[quota]]\nprovider = \"aws\"\ngpus = 0\nuntil_hours = 12\n";
     assert!(said(&format!("{JOB}\n{window}")).starts_with("line 9: until_hours: only works if jobs may wait"));
     let file = JobsFile::parse(&format!("wait = true\n{JOB}not_before_hours = 2\n{window}")).unwrap();
-    assert_eq!((file.jobs[0].time.not_before_hours, file.wait), (Hours::new(2.0).unwrap(), true));
-    assert_eq!(file.shared.quota[0].to_string(), "0 at aws, until 12 h");
+    assert_eq!((file.jobs[0].time.not_before_hours, file.top.wait), (Hours::new(2.0).unwrap(), true));
+    assert_eq!(file.top.quota[0].to_string(), "0 at aws, until 12 h");
     let never = said(&format!("wait = true\n{JOB}\n{window}from_hours = 12"));
     assert!(never.starts_with("line 10: until_hours: 12 is not after the quota's from_hours, 12"), "{never}");
     let own = said(&format!("{JOB}[[job.quota]]\nprovider = \"aws\"\ngpus = 0\nfrom_hours = 1"));
@@ -107,7 +201,7 @@ fn machines_and_rented_offers_rule_each_other_out() {
     assert!(network.contains("job \"a\": network_gbit_per_second: does not apply to [[machine]]"), "{network}");
     let both =
         JobsFile::parse(&format!("rent = true\nbudget = 5\n{JOB}regions = [\"eu\"]\n{machine}share = true")).unwrap();
-    assert!(both.rent && both.machines[0].share);
+    assert!(both.top.rent && both.machines[0].share);
     assert!(said(&format!("rent = true\n{JOB}")).starts_with("line 1: rent: without [[machine]]"));
     assert!(said(&format!("{JOB}{machine}count = 0")).contains("machine \"v100\": count: 0"));
     assert!(said(&format!("{JOB}{machine}{machine}")).starts_with("line 7: machine \"v100\": another machine"));
@@ -168,7 +262,7 @@ fn copies_that_stop_early_become_rungs() {
     assert_eq!(rungs[40], ("sweep rung 2 1", Some(300), &first[..]));
     assert_eq!(rungs[44], ("sweep rung 3 1", Some(600), &[40, 41, 42, 43][..]));
     assert_eq!(rungs[45], ("last", Some(10), &[44][..]));
-    assert_eq!(file.jobs[43].launch.env["RUNG"], "2");
+    assert_eq!(file.jobs[43].time.launch.env["RUNG"], "2");
     for (more, expected) in [
         ("survive = 0.5\ncheck = 0.1", "line 5: job \"a\": survive: needs count"),
         ("count = 4\nsurvive = 1.5\ncheck = 0.1", "line 6: job \"a\": survive: 1.5; use a share above 0 and below 1"),
@@ -197,7 +291,7 @@ fn deadlines_that_may_be_missed_have_a_price() {
     let file = JobsFile::parse(&format!("deadline = 9\n{soft}hour_value = 2\n{JOB}deadline = 5\n{soft}")).unwrap();
     let price = UsdPerHour::new(3.0).ok();
     assert_eq!(
-        (file.late_price, file.jobs[0].time.late_usd_per_hour, file.hour_value),
+        (file.top.late_usd_per_hour, file.jobs[0].time.late_usd_per_hour, file.top.hour_value),
         (price, price, UsdPerHour::new(2.0).ok())
     );
     let problem = said(&format!("{soft}{JOB}"));

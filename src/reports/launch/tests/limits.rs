@@ -120,7 +120,10 @@ fn jobs_do_not_wait_for_a_chain_that_arrives_later() {
         vec![(first, a), (second, b), planned("c", 0.0, &spot(), None)]
     };
     let script = written(rented(), Launcher::SkyPilot).pop().unwrap().text;
-    assert!(script.contains("(sleep 7200 && sky jobs launch -y -d -n a a.sky.yaml || touch"), "{script}");
+    assert!(
+        script.contains("job a 'after 7200 && { started a || sky jobs launch -y -d -n a a.sky.yaml; }' &\n"),
+        "{script}"
+    );
     // A job of a chain that arrives later is started by the script.
     let mut late = rented();
     late[1].0.turn.not_before = Hours::known(3.0);
@@ -150,15 +153,15 @@ fn a_job_waits_for_the_end_of_those_whose_place_it_takes() {
     for (launcher, lines) in [
         (
             Launcher::Slurm,
-            "job[1]=$(sbatch --parsable --begin=now+480minutes --dependency=afterany:${job[0]} --kill-on-invalid-dep=yes c.sbatch)~--dependency=afterany:${job[1]} --kill-on-invalid-dep=yes b.sbatch)",
+            "submit 1 c --begin=now+480minutes --dependency=afterany:${job[0]} --kill-on-invalid-dep=yes c.sbatch\n~submit 2 b --dependency=afterany:${job[1]} --kill-on-invalid-dep=yes b.sbatch\n",
         ),
         // A job that others wait for is not detached.
         (
             Launcher::SkyPilot,
-            "(sky jobs launch -y -n a a.sky.yaml || ~(sleep 28800 && ends a && sky jobs launch -y -n c c.sky.yaml || ~(ends c && sky jobs launch -y -d -n b b.sky.yaml || ",
+            "job a 'if started a; then sky jobs logs -n a; else sky jobs launch -y -n a a.sky.yaml; fi' &\n~job c 'after 28800 && ends a && if started c; then sky jobs logs -n c; else sky jobs launch -y -n c c.sky.yaml; fi' &\n~job b 'ends c && { started b || sky jobs launch -y -d -n b b.sky.yaml; }' &\n",
         ),
-        (Launcher::Dstack, "(ends c && dstack apply -y -d -n b -f b.dstack.yml || "),
-        (Launcher::Kubernetes, "ends a && kubectl apply -f c.k8s.yaml && finish job/c || "),
+        (Launcher::Dstack, "job b 'ends c && { started b || dstack apply -y -d -n b -f b.dstack.yml; }' &\n"),
+        (Launcher::Kubernetes, "ends a && kubectl apply -f c.k8s.yaml && finish job/c' &\n"),
     ] {
         let mut jobs = jobs();
         for (_, start) in &mut jobs {
@@ -173,7 +176,7 @@ fn a_job_waits_for_the_end_of_those_whose_place_it_takes() {
     let (mut next, start) = taking(&[0], planned("b", 10.0, &own(1, 2), None));
     next.after = vec![0];
     let script = started(vec![planned("a", 0.0, &own(1, 2), None), (next, start)], Launcher::Slurm);
-    assert!(script.contains("--dependency=afterok:${job[0]} --kill-on-invalid-dep=yes b.sbatch)"), "{script}");
+    assert!(script.contains("--dependency=afterok:${job[0]} --kill-on-invalid-dep=yes b.sbatch\n"), "{script}");
 }
 
 /// Two copies at once; another job takes the place of the first, before the third copy.
@@ -186,16 +189,16 @@ fn copies_whose_places_others_take_start_one_by_one() {
     };
     let script = started(jobs(), Launcher::Slurm);
     for line in [
-        "job[0]=$(sbatch --parsable --array=1 sweep.sbatch)",
-        "job[1]=$(sbatch --parsable --array=2 sweep.sbatch)",
-        "job[2]=$(sbatch --parsable --dependency=afterany:${job[0]} --kill-on-invalid-dep=yes other.sbatch)",
-        "job[3]=$(sbatch --parsable --array=3 --dependency=afterany:${job[1]} --kill-on-invalid-dep=yes sweep.sbatch)",
+        "submit 0 sweep-1 --array=1 sweep.sbatch\n",
+        "submit 1 sweep-2 --array=2 sweep.sbatch\n",
+        "submit 2 other --dependency=afterany:${job[0]} --kill-on-invalid-dep=yes other.sbatch\n",
+        "submit 3 sweep-3 --array=3 --dependency=afterany:${job[1]} --kill-on-invalid-dep=yes sweep.sbatch\n",
     ] {
         assert!(script.contains(line), "{line}\n{script}");
     }
     let files = written(jobs(), Launcher::Kubernetes);
     assert_eq!(files.iter().filter(|file| file.text.contains("completions: 1\n")).count(), 4, "{files:?}");
-    assert!(files[5].text.contains("(ends sweep && kubectl apply -f other.k8s.yaml"), "{}", files[5].text);
+    assert!(files[5].text.contains("'ends sweep && kubectl apply -f other.k8s.yaml"), "{}", files[5].text);
 }
 
 #[test]
