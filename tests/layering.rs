@@ -181,12 +181,12 @@ const BUDGETS: [(&str, usize); 9] = [
     ("base", 1200),
     ("step", 7070),
     ("traces", 8440),
-    ("prediction", 14107),
-    ("planning", 10870),
+    ("prediction", 14111),
+    ("planning", 10932),
     ("recorder", 7480),
-    ("reports", 12695),
-    ("screens", 10410),
-    ("program", 14985),
+    ("reports", 12701),
+    ("screens", 10409),
+    ("program", 14975),
 ];
 
 #[test]

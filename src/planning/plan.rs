@@ -22,6 +22,7 @@ mod explain;
 mod frontier;
 mod goal;
 pub mod jobs;
+mod layout_options;
 mod layouts;
 mod limits;
 mod machines;
@@ -55,7 +56,7 @@ pub use goal::{
 };
 
 pub use answer::plan;
-pub use layouts::{LayoutOption, LayoutVerdict};
+pub use layout_options::{LayoutOption, LayoutVerdict};
 pub use limits::other_platform;
 pub use no_plan::{Lift, NoPlan, SharedLimit};
 pub use note::PlanNote;

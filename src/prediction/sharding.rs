@@ -42,17 +42,6 @@ impl Sharding {
             Self::Hsdp => "hsdp",
         }
     }
-
-    /// Divided state, in words.
-    pub const fn words(self) -> &'static str {
-        match self {
-            Self::None => "nothing",
-            Self::Zero1 => "optimizer state",
-            Self::Zero2 => "optimizer state and gradients",
-            Self::Zero3 => "optimizer state, gradients and parameters",
-            Self::Hsdp => "optimizer state, gradients and parameters within a machine",
-        }
-    }
 }
 
 /// Training state that does not depend on the batch.

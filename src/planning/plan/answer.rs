@@ -6,7 +6,7 @@ use super::batch;
 use super::beside::LONG;
 use super::check::{check, check_sources};
 use super::explain;
-use super::layouts;
+use super::layout_options;
 use super::prepared::Prepared;
 use super::problem::{Aim, Limit, RELATIVE_TOLERANCE, over};
 use super::relax;
@@ -61,7 +61,7 @@ impl Prepared {
         let of =
             |part: &Part| Some((predictions.predictions.iter().find(|one| one.gpu.slug == part.gpu)?, part.clone()));
         if let Some((prediction, part)) = plan.parts.first().and_then(of) {
-            plan.layouts = layouts::beside(prediction, predictions, &self.goal, &part);
+            plan.layouts = layout_options::beside(prediction, predictions, &self.goal, &part);
         }
         Ok(plan)
     }

@@ -21,6 +21,18 @@ pub struct Assumed {
 
 const SET: &str = "set by the user";
 
+/// Time to write a checkpoint.
+fn checkpoint_write(of: &Assumptions) -> Assumed {
+    let (value, source) = match of.checkpoint_write {
+        Some(hours) => (format!("{} h", trimmed(hours.get())), SET),
+        None => (
+            "1 minute, or its size at 0.65 GB/s a machine if that is longer".to_owned(),
+            "1 minute is a guess; 2 TB/s of storage for 3,072 machines (arXiv:2407.21783, section 3.3.1)",
+        ),
+    };
+    Assumed { name: "checkpoint write", value, source }
+}
+
 /// All assumptions with value, unit and source, including the network if machines may be joined.
 pub fn assumed(goal: &Goal) -> Vec<Assumed> {
     let mut all = described(&goal.assumptions);
@@ -131,18 +143,7 @@ fn described(of: &Assumptions) -> Vec<Assumed> {
             default.checkpoint_interval,
             "sqrt(2 x checkpoint write / spot losses) of the defaults, rounded; only for spot machines",
         ),
-        Assumed {
-            name: "checkpoint write",
-            value: of.checkpoint_write.map_or_else(
-                || "1 minute, or its size at 0.65 GB/s a machine if that is longer".to_owned(),
-                |hours| format!("{} h", trimmed(hours.get())),
-            ),
-            source: if of.checkpoint_write.is_some() {
-                SET
-            } else {
-                "1 minute is a guess; 2 TB/s of storage for 3,072 machines (arXiv:2407.21783, section 3.3.1)"
-            },
-        },
+        checkpoint_write(of),
         hours(
             "restart after a loss",
             of.restart,

@@ -14,6 +14,20 @@ use habitat_step::catalog::Vendor;
 /// Bubble relative to the work of a stage from which its sentence has a remedy (a choice).
 const LARGE_BUBBLE: f64 = 0.2;
 
+/// Divided state.
+impl Words for Sharding {
+    fn words(&self) -> String {
+        match self {
+            Self::None => "nothing",
+            Self::Zero1 => "optimizer state",
+            Self::Zero2 => "optimizer state and gradients",
+            Self::Zero3 => "optimizer state, gradients and parameters",
+            Self::Hsdp => "optimizer state, gradients and parameters within a machine",
+        }
+        .to_owned()
+    }
+}
+
 impl Words for Scaling {
     fn words(&self) -> String {
         let batches =
