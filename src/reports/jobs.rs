@@ -351,7 +351,7 @@ pub fn status_words(plan: &JobsPlan) -> String {
         (Aim::Makespan, _) => "earliest end",
     };
     // Of plans of equal cost, searches keep the one that ends first among those that they see.
-    let end = if best == "lowest cost" { "; earliest end found, not proved" } else { "" };
+    let end = if best == "lowest cost" { " · earliest end found, not proved" } else { "" };
     match (plan.status, plan.solver.gap) {
         (PlanStatus::Optimal, _) => format!("{best} possible, proved{end}"),
         (PlanStatus::Infeasible, _) => "no plan meets the limits".to_owned(),

@@ -350,7 +350,7 @@ fn a_budget_between_the_expected_cost_and_its_high_end_is_kept_with_a_note() {
     let note = |plan: &JobsPlan| told(&plan.notes).into_iter().find(|note| note.contains("budget"));
     assert_eq!(note(&with(25.0)), None);
     let between = with(22.0);
-    assert_eq!(status_words(&between), "lowest cost possible, proved; earliest end found, not proved");
+    assert_eq!(status_words(&between), "lowest cost possible, proved · earliest end found, not proved");
     assert!(note(&between).is_some_and(|note| note.contains("$22") && note.contains("$24")), "{:?}", between.notes);
     assert_eq!(with(19.0).status, PlanStatus::Infeasible);
 }
