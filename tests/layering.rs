@@ -181,7 +181,7 @@ const BUDGETS: [(&str, usize); 9] = [
     ("base", 1200),
     ("step", 7070),
     ("traces", 8440),
-    ("prediction", 14111),
+    ("prediction", 14113),
     ("planning", 10932),
     ("recorder", 7480),
     ("reports", 12701),

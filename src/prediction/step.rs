@@ -48,7 +48,9 @@ pub(super) fn predict_one(context: &Context<'_>, on: &OnGpu<'_>, change: Option<
     let keeps = options.method.facts().is_none_or(|facts| facts.is_fitted || !facts.ignores_origin);
     let measured = profile.measured_step().filter(|_| is_origin && keeps && change.is_none());
     if measured.is_some() {
-        operations.iter_mut().for_each(|operation| keep_measured(operation, explains));
+        for operation in &mut operations {
+            keep_measured(operation, explains);
+        }
     }
     let shares = shares(&operations);
     let host_idle = base.map_or(Micros::ZERO, |base| base.host_idle);

@@ -275,8 +275,8 @@ impl Configuration {
         let (accepted, needs): (Vec<Accept>, Vec<Accept>) = needs.iter().copied().chain(batch).partition(is_accepted);
         let risks = risks(offer, &prediction.gpu, &needs, global);
         // Gradients are not part of a checkpoint.
-        let size = prediction.memory.states.map(|states| states.parameters + states.optimizer);
-        let write = goal.assumptions.write(size, machines);
+        let bytes = prediction.memory.states.map(|states| states.parameters + states.optimizer);
+        let write = goal.assumptions.write(bytes, machines);
         let lost = expected(&goal.assumptions, &offer.provider, &offer.region, offer.gpu_count);
         Self {
             place,

@@ -431,7 +431,7 @@ impl Changes {
             match change.before {
                 None => changes.new.push(change),
                 Some(before) if (price.get() - before.get()).abs() <= PRICE_TOLERANCE * before.get() => {
-                    changes.same += 1
+                    changes.same += 1;
                 }
                 Some(before) if before.get() < price.get() => changes.dearer.push(change),
                 Some(_) => changes.cheaper.push(change),

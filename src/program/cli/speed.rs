@@ -12,7 +12,7 @@ use super::output::print_json;
 use crate::settings::args::CompareSpeedArgs;
 use crate::store::{self, Paths, bundled};
 use habitat_base::text::grouped;
-use habitat_base::units::{Micros, Range};
+use habitat_base::units::{FlopsPerSecond, Micros, Range};
 use habitat_prediction::scale::{Factors, Layout, Network, optimizer_step};
 use habitat_prediction::{Method, Mode, Options, Precision, Prediction, Workload, predict};
 use habitat_reports::format;
@@ -297,7 +297,7 @@ impl Job<'_> {
             _ => peak.bf16_tensor.or(peak.fp16_tensor),
         });
         let unknown = || CliError::Refused("the GPU's peak is unknown: pass --tflops instead of --mfu".to_owned());
-        rate.map(|rate| rate.get()).ok_or_else(unknown)
+        rate.map(FlopsPerSecond::get).ok_or_else(unknown)
     }
 
     fn precision(&self, options: &Options) -> Option<Precision> {

@@ -256,8 +256,8 @@ fn reasons_have_their_kind() {
     let all = reasons();
     let kinds: BTreeSet<&str> = all.iter().map(|reason| plan::kind(reason.kind())).collect();
     assert_eq!(kinds.len(), 15);
-    let lost = all.iter().filter(|reason| reason.kind() == RejectionKind::LostTooOften);
-    assert!(lost.eq(all.iter().filter(|reason| matches!(reason, Reason::LostTooOften { .. }))));
+    let too_often = all.iter().filter(|reason| reason.kind() == RejectionKind::LostTooOften);
+    assert!(too_often.eq(all.iter().filter(|reason| matches!(reason, Reason::LostTooOften { .. }))));
     let limits = all.iter().filter(|reason| reason.kind() == RejectionKind::Limits);
     let first = all.iter().position(|reason| *reason == Reason::OfferNotNamed).unwrap();
     let last = all.iter().position(|reason| matches!(reason, Reason::OverQuota { .. })).unwrap();
