@@ -184,7 +184,7 @@ const BUDGETS: [(&str, usize); 9] = [
     ("prediction", 14113),
     ("planning", 10932),
     ("recorder", 7480),
-    ("reports", 12701),
+    ("reports", 12706),
     ("screens", 10409),
     ("program", 14975),
 ];

@@ -103,6 +103,12 @@ impl Words for OnReplicas {
 
 /// To follow a time.
 impl Words for LayoutCost {
+    fn brief(&self) -> String {
+        let words = self.words();
+        let bare = ["in ", "from ", "for "].iter().find_map(|preposition| words.strip_prefix(preposition));
+        bare.map(str::to_owned).unwrap_or(words)
+    }
+
     fn words(&self) -> String {
         match self {
             Self::Bubble => "idle in the pipeline",
@@ -123,9 +129,9 @@ impl Words for LayoutVerdict {
         match self {
             Self::Chosen => "the plan's".to_owned(),
             Self::Time { share, cause, more_us } => {
-                let more = if *more_us < 0.0 { "less" } else { "more" };
+                let sign = if *more_us < 0.0 { '-' } else { '+' };
                 let time = format::time(Micros::known(more_us.abs()));
-                format!("{}: {time} {more} {}", format::signed_percent(*share), cause.words())
+                format!("{}: {} {sign}{time}", format::signed_percent(*share), cause.brief())
             }
             Self::Memory { short_bytes, usable_bytes, stage } => {
                 let stage = stage.as_ref().map(Words::words).unwrap_or_default();
