@@ -181,11 +181,11 @@ const BUDGETS: [(&str, usize); 9] = [
     ("base", 1200),
     ("step", 7070),
     ("traces", 8440),
-    ("prediction", 14113),
+    ("prediction", 14114),
     ("planning", 10932),
     ("recorder", 7480),
     ("reports", 12706),
-    ("screens", 10409),
+    ("screens", 10405),
     ("program", 14975),
 ];
 

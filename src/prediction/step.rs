@@ -47,10 +47,8 @@ pub(super) fn predict_one(context: &Context<'_>, on: &OnGpu<'_>, change: Option<
     // Lines keep the measured step, rooflines replace it.
     let keeps = options.method.facts().is_none_or(|facts| facts.is_fitted || !facts.ignores_origin);
     let measured = profile.measured_step().filter(|_| is_origin && keeps && change.is_none());
-    if measured.is_some() {
-        for operation in &mut operations {
-            keep_measured(operation, explains);
-        }
+    for operation in operations.iter_mut().filter(|_| measured.is_some()) {
+        keep_measured(operation, explains);
     }
     let shares = shares(&operations);
     let host_idle = base.map_or(Micros::ZERO, |base| base.host_idle);

@@ -68,6 +68,20 @@ const fn differs(gradient: Gradient, kernel: DepthwiseKernel) -> bool {
     matches!(kernel, NoKernel) || matches!(kernel, Taps | NativeTaps) == matches!(gradient, Gradient::Data)
 }
 
+/// Terms of a kind of convolution that count for arithmetic and memory.
+fn of_kind(kind: ConvolutionKind, gradient: Option<Gradient>, is_channels_first: bool) -> Vec<Term> {
+    let mut both = vec![Term::Kind(kind), Term::Convolution];
+    if let Some(gradient) = gradient {
+        both.extend([Term::ConvolutionGradient(gradient), Term::KindGradient(kind, gradient)]);
+    }
+    if is_channels_first && kind != ConvolutionKind::Dense {
+        both.push(Term::KindChannelsFirst(kind));
+        let gradient = gradient.filter(|_| kind != ConvolutionKind::Thin);
+        both.extend(gradient.map(|gradient| Term::GradientChannelsFirst(kind, gradient)));
+    }
+    both
+}
+
 /// Parts of a convolution, or of one gradient.
 pub(super) fn convolution(
     decoded: &Decoded<'_>,
@@ -93,16 +107,7 @@ pub(super) fn convolution(
         () if taps == 1.0 => ConvolutionKind::Pointwise,
         () => ConvolutionKind::Dense,
     };
-    let mut both = vec![Term::Kind(kind), Term::Convolution];
-    if let Some(gradient) = gradient {
-        both.extend([Term::ConvolutionGradient(gradient), Term::KindGradient(kind, gradient)]);
-    }
-    if is_first && kind != ConvolutionKind::Dense {
-        both.push(Term::KindChannelsFirst(kind));
-        let gradient = gradient.filter(|_| kind != ConvolutionKind::Thin);
-        both.extend(gradient.map(|gradient| Term::GradientChannelsFirst(kind, gradient)));
-    }
-    let mut terms = Terms::of(both);
+    let mut terms = Terms::of(of_kind(kind, gradient, is_first));
     let strided = out_places < 0.6 * in_places;
     if let Some(arithmetic) = arithmetic {
         terms.compute(Term::KindArithmetic(kind, arithmetic), 1.0);

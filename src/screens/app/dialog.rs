@@ -193,26 +193,7 @@ impl App {
                 }
                 self.modal = Some(Modal::Places { places, choices, input, selected });
             }
-            Some(Modal::Value { knob, input, .. }) => {
-                let text = input.text();
-                let value = slider::parse(&text, knob == Knob::Deadline);
-                let hint = match knob {
-                    _ if value.is_some() || (text.trim().is_empty() && knob != Knob::Work) => {
-                        plan::set_knob(self, knob, value, effects);
-                        return;
-                    }
-                    Knob::Deadline | Knob::Work => {
-                        let by = if knob == Knob::Deadline { "by " } else { "" };
-                        match plan::set_work(self, &format!("{by}{text}"), effects) {
-                            Ok(()) => return,
-                            Err(why) => why,
-                        }
-                    }
-                    Knob::Budget => "enter US dollars above 0, such as 500 or 2.5k".to_owned(),
-                    Knob::Gpus => "enter a number of GPUs, such as 8".to_owned(),
-                };
-                self.modal = Some(Modal::Value { knob, input, error: Some(hint) });
-            }
+            Some(Modal::Value { knob, input, .. }) => self.confirm_value(knob, input, effects),
             Some(Modal::Own { input, .. }) => match (self.setup.own.add)(&input.text()) {
                 Ok(added) => {
                     (self.setup.own.names, self.setup.own.is_changed) = (added.names, true);
@@ -263,6 +244,28 @@ impl App {
             )
             | None => {}
         }
+    }
+
+    /// Sets a slider to the typed value, or keeps the dialog open with the reason.
+    fn confirm_value(&mut self, knob: Knob, input: Input, effects: &mut Vec<Effect>) {
+        let text = input.text();
+        let value = slider::parse(&text, knob == Knob::Deadline);
+        let hint = match knob {
+            _ if value.is_some() || (text.trim().is_empty() && knob != Knob::Work) => {
+                plan::set_knob(self, knob, value, effects);
+                return;
+            }
+            Knob::Deadline | Knob::Work => {
+                let by = if knob == Knob::Deadline { "by " } else { "" };
+                match plan::set_work(self, &format!("{by}{text}"), effects) {
+                    Ok(()) => return,
+                    Err(why) => why,
+                }
+            }
+            Knob::Budget => "enter US dollars above 0, such as 500 or 2.5k".to_owned(),
+            Knob::Gpus => "enter a number of GPUs, such as 8".to_owned(),
+        };
+        self.modal = Some(Modal::Value { knob, input, error: Some(hint) });
     }
 
     /// Asks for the recording GPU if there are candidates.

@@ -227,21 +227,7 @@ impl App {
             Action::Rerun if self.is_awaiting() => self.tell(Tone::Hint, "nothing recorded yet"),
             Action::Rerun => self.start_predict(effects),
             Action::Cancel => self.cancel(),
-            Action::CopyRow => {
-                if let Some(text) = screen.table(self).and_then(|table| table.row_tsv()) {
-                    effects.push(Effect::Copy { text, what: "the row".to_owned() });
-                }
-            }
-            Action::CopyTable => {
-                if let Some(table) = screen.table(self) {
-                    let what = format!("the table, {} rows", table.len());
-                    effects.push(Effect::Copy { text: table.to_tsv(), what });
-                }
-            }
-            Action::CopyCommand => {
-                let text = self.command();
-                effects.push(Effect::Copy { what: text.clone(), text });
-            }
+            Action::CopyRow | Action::CopyTable | Action::CopyCommand => effects.extend(self.copied(action)),
             Action::Rest => self.plan_rest(effects),
             Action::Export => {
                 self.modal = Some(Modal::export(self.screen == Screen::Jobs));
@@ -249,6 +235,16 @@ impl App {
             // The others belong to single screens.
             _ => {}
         }
+    }
+
+    fn copied(&self, action: Action) -> Option<Effect> {
+        let table = self.screen.behaviour().table(self);
+        let (text, what) = match action {
+            Action::CopyRow => (table?.row_tsv()?, "the row".to_owned()),
+            Action::CopyTable => table.map(|table| (table.to_tsv(), format!("the table, {} rows", table.len())))?,
+            _ => (self.command(), self.command()),
+        };
+        Some(Effect::Copy { text, what })
     }
 
     fn step(&mut self, by: isize) {
