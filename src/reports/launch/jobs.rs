@@ -315,32 +315,26 @@ impl Run<'_> {
         format!("submit {at} {}{copy}{begin}{wait} {}.sbatch", self.name, self.tasks[0].name)
     }
 
-    /// Command of another tool. It lasts as long as a job that others wait for.
+    /// Command of another tool: launches the job once, and lasts until it ends if others wait for it.
     fn command(&self, launcher: Launcher, is_awaited: bool) -> String {
         let Self { tasks, name, copy, .. } = self;
-        let apart = if is_awaited { "" } else { " -d" };
         let copy = |flag: &str| copy.map_or_else(String::new, |copy| format!(" {flag} COPY={copy}"));
         let file = &tasks[0].name;
-        let (launch, follow) = match launcher {
+        let (launch, job) = match launcher {
             Launcher::SkyPilot => {
                 let secrets = skypilot::secrets(&tasks.iter().map(|group| group.job()).collect::<Vec<_>>());
                 let copy = copy("--env");
-                (format!("sky jobs launch -y{apart} -n {name}{copy}{secrets} {file}.sky.yaml"), "sky jobs logs -n")
+                (format!("{name} sky jobs launch -y -d -n {name}{copy}{secrets} {file}.sky.yaml"), name.clone())
             }
             Launcher::Dstack => {
-                (format!("dstack apply -y{apart} -n {name}{} -f {file}.dstack.yml", copy("-e")), "dstack attach --logs")
+                (format!("{name} dstack apply -y -d -n {name}{} -f {file}.dstack.yml", copy("-e")), name.clone())
             }
             _ => {
                 let kind = if tasks[0].first.part.machines == 1 { "job" } else { "jobset" };
-                let watch = if is_awaited { format!(" && finish {kind}/{file}") } else { String::new() };
-                return format!("kubectl apply -f {file}.k8s.yaml{watch}");
+                (format!("{file}.k8s.yaml"), format!("{kind}/{file}"))
             }
         };
-        // A job that was started before is not started again, but followed.
-        if is_awaited {
-            return format!("if started {name}; then {follow} {name}; else {launch}; fi");
-        }
-        format!("{{ started {name} || {launch}; }}")
+        if is_awaited { format!("launch {launch} && finish {job}") } else { format!("launch {launch}") }
     }
 }
 
@@ -361,9 +355,13 @@ fn script(left: &[String], launcher: Launcher, lines: &[String]) -> String {
     if launcher == Launcher::Slurm {
         return format!("{head}{again}{here}{SUBMIT}{lines}echo \"submitted: ${{job[*]}}\"\n");
     }
-    let finish = if launcher == Launcher::Kubernetes { FINISH } else { "" };
+    let functions = match launcher {
+        Launcher::SkyPilot => SKYPILOT,
+        Launcher::Dstack => DSTACK,
+        _ => KUBERNETES,
+    };
     format!(
-        "{head}# It has to run until the last job has started.\n{again}{here}{WAITING}{finish}{lines}wait\nif ls \"$state\"/*.failed >/dev/null 2>&1; then\n  echo 'failed:' \"$state\"/*.failed >&2\n  exit 1\nfi\n"
+        "{head}# It has to run until the last job has started.\n{again}{here}{WAITING}{functions}{lines}wait\nif ls \"$state\"/*.failed >/dev/null 2>&1; then\n  echo 'failed:' \"$state\"/*.failed >&2\n  exit 1\nfi\n"
     )
 }
 
@@ -379,14 +377,13 @@ submit() {
 "#;
 
 /// Functions of the script: a job waits for files that those before it leave. Jobs that failed start again.
-const WAITING: &str = r#"for one in "$state"/*.failed; do rm -rf "$one" "${one%.failed}".{started,ended}; done
+const WAITING: &str = r#"for one in "$state"/*.failed; do rm -rf "$one" "${one%.failed}".{id,ended}; done
 [ -e "$state/begin" ] || date +%s > "$state/begin"
 # Ends if the script was killed meanwhile.
 pause() { sleep "$1"; kill -0 $$ 2>/dev/null || exit 1; }
 after() { local rest=$(($(cat "$state/begin") + $1 - $(date +%s))); [ "$rest" -le 0 ] || pause "$rest"; }
 ends() { local name; for name; do until [ -e "$state/$name.ended" ]; do pause 5; done; done; }
 well() { local name; for name; do [ ! -e "$state/$name.failed" ] || return 1; done; }
-started() { ! mkdir "$state/$1.started" 2>/dev/null; }
 job() {
   [ ! -e "$state/$1.ended" ] || return 0
   eval "$2" || touch "$state/$1.failed"
@@ -394,11 +391,44 @@ job() {
 }
 "#;
 
-/// Waits for the end of a job of Kubernetes.
-const FINISH: &str = r#"finish() {
+/// Launches a job once and keeps its number; asks for its end until an answer comes. Finished jobs have no name: their
+/// logs need the number. Exit codes are `JobExitCode` of `SkyPilot` 0.14.
+const SKYPILOT: &str = r#"launch() {
+  [ ! -s "$state/$1.id" ] || return 0
+  "${@:2}" 2>&1 | tee "$state/$1.log" || return 1
+  sed 's/\x1b\[[0-9;]*m//g; s/.*Job submitted, ID: *\([0-9]*\).*/\1/; t; d' "$state/$1.log" > "$state/$1.new"
+  [ -s "$state/$1.new" ] || echo "-n $1" > "$state/$1.new"
+  mv "$state/$1.new" "$state/$1.id"
+}
+finish() {
+  local code
+  while :; do
+    code=0
+    sky jobs logs $(cat "$state/$1.id") || code=$?
+    case $code in 0) return 0 ;; 100 | 102 | 103) return 1 ;; esac
+    pause 60
+  done
+}
+"#;
+
+/// Launches a run once, and asks for its status until it has ended.
+const DSTACK: &str = r#"launch() { [ -e "$state/$1.id" ] || { "${@:2}" && touch "$state/$1.id"; }; }
+finish() {
+  local status=
+  until [[ $status =~ ^(done|failed|terminated)$ ]]; do
+    pause 10
+    status=$(dstack run get "$1" --json | sed -n 's/^  "status": "\(.*\)".*/\1/p') || true
+  done
+  [ "$status" = done ]
+}
+"#;
+
+/// Creates a job unless it exists (applied again, Kueue's `suspend` would stop it), and waits for its end.
+const KUBERNETES: &str = r#"launch() { kubectl get -f "$1" >/dev/null 2>&1 || kubectl apply -f "$1"; }
+finish() {
   local ended=
   local types='{range .status.conditions[?(@.status=="True")]}{.type} {end}'
-  until [[ $ended =~ Complete|Failed ]]; do sleep 10; ended=$(kubectl get "$1" -o jsonpath="$types"); done
+  until [[ $ended =~ Complete|Failed ]]; do pause 10; ended=$(kubectl get "$1" -o jsonpath="$types") || true; done
   [[ $ended = *Complete* ]]
 }
 "#;

@@ -120,10 +120,7 @@ fn jobs_do_not_wait_for_a_chain_that_arrives_later() {
         vec![(first, a), (second, b), planned("c", 0.0, &spot(), None)]
     };
     let script = written(rented(), Launcher::SkyPilot).pop().unwrap().text;
-    assert!(
-        script.contains("job a 'after 7200 && { started a || sky jobs launch -y -d -n a a.sky.yaml; }' &\n"),
-        "{script}"
-    );
+    assert!(script.contains("job a 'after 7200 && launch a sky jobs launch -y -d -n a a.sky.yaml' &\n"), "{script}");
     // A job of a chain that arrives later is started by the script.
     let mut late = rented();
     late[1].0.turn.not_before = Hours::known(3.0);
@@ -155,13 +152,13 @@ fn a_job_waits_for_the_end_of_those_whose_place_it_takes() {
             Launcher::Slurm,
             "submit 1 c --begin=now+480minutes --dependency=afterany:${job[0]} --kill-on-invalid-dep=yes c.sbatch\n~submit 2 b --dependency=afterany:${job[1]} --kill-on-invalid-dep=yes b.sbatch\n",
         ),
-        // A job that others wait for is not detached.
+        // The script waits for the end of a job that others wait for.
         (
             Launcher::SkyPilot,
-            "job a 'if started a; then sky jobs logs -n a; else sky jobs launch -y -n a a.sky.yaml; fi' &\n~job c 'after 28800 && ends a && if started c; then sky jobs logs -n c; else sky jobs launch -y -n c c.sky.yaml; fi' &\n~job b 'ends c && { started b || sky jobs launch -y -d -n b b.sky.yaml; }' &\n",
+            "job a 'launch a sky jobs launch -y -d -n a a.sky.yaml && finish a' &\n~job c 'after 28800 && ends a && launch c sky jobs launch -y -d -n c c.sky.yaml && finish c' &\n~job b 'ends c && launch b sky jobs launch -y -d -n b b.sky.yaml' &\n",
         ),
-        (Launcher::Dstack, "job b 'ends c && { started b || dstack apply -y -d -n b -f b.dstack.yml; }' &\n"),
-        (Launcher::Kubernetes, "ends a && kubectl apply -f c.k8s.yaml && finish job/c' &\n"),
+        (Launcher::Dstack, "job b 'ends c && launch b dstack apply -y -d -n b -f b.dstack.yml' &\n"),
+        (Launcher::Kubernetes, "ends a && launch c.k8s.yaml && finish job/c' &\n"),
     ] {
         let mut jobs = jobs();
         for (_, start) in &mut jobs {
@@ -198,7 +195,7 @@ fn copies_whose_places_others_take_start_one_by_one() {
     }
     let files = written(jobs(), Launcher::Kubernetes);
     assert_eq!(files.iter().filter(|file| file.text.contains("completions: 1\n")).count(), 4, "{files:?}");
-    assert!(files[5].text.contains("'ends sweep && kubectl apply -f other.k8s.yaml"), "{}", files[5].text);
+    assert!(files[5].text.contains("'ends sweep && launch other.k8s.yaml"), "{}", files[5].text);
 }
 
 #[test]
