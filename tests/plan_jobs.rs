@@ -99,6 +99,15 @@ fn jobs_on_one_machine_follow_one_another() {
     assert!((plan["total"]["cost_usd"]["mid"].as_f64().unwrap() - 3.0).abs() < 1e-6);
 }
 
+/// A machine of several GPUs keeps the recorded batch: each GPU has its share.
+#[test]
+fn several_gpus_share_the_recorded_batch() {
+    let plan = planned(&format!("{JOB}{MACHINE}gpus = 4\nusd_per_hour = 2\n"));
+    let part = &plan["jobs"][0]["part"];
+    assert_eq!((&part["gpu_count"], &part["batch_size"]), (&4.into(), &16.into()), "{part}");
+    assert_eq!(part["global_batch_size"], 64, "{part}");
+}
+
 #[test]
 fn what_cannot_be_done_is_no_error_but_has_reasons() {
     let folder = folder();

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::batches;
 use super::error::{At, CliError};
 use super::input::{Loaded, load};
 use super::options::{options, settings};
@@ -226,13 +227,15 @@ impl Jobs {
         let loaded = load(&input, catalog)?;
         read(&loaded);
         let options = options(&input, &[], catalog, &Paths::find())?;
-        predict(&loaded.profile, catalog, &options).map_err(|error| {
+        let mut predictions = predict(&loaded.profile, catalog, &options).map_err(|error| {
             let problem = match &error {
                 PredictError::UnknownOrigin { .. } => format!("{error} (in the jobs file: origin = \"GPU\")"),
                 _ => error.to_string(),
             };
             CliError::Refused(problem).at(&loaded.label)
-        })
+        })?;
+        batches::add(&[], &mut predictions, &loaded, catalog, &options)?;
+        Ok(predictions)
     }
 
     /// The step of the first job with its work and limits, for screens of a single step.
