@@ -98,7 +98,7 @@ fn the_schema_accepts_jobs_files_and_no_other_keys() {
         (format!("budgett = 1\n{JOB}"), ".budgett: unknown"),
         (format!("{JOB}max_gpu = 3"), ".job[0].max_gpu: unknown"),
         (format!("{JOB}max_parts = 2"), ".job[0].max_parts: unknown"),
-        (format!("{JOB}launch.comand = \"x\""), ".job[0].launch.comand: unknown"),
+        (format!("{JOB}launch.commands = \"x\""), ".job[0].launch.commands: unknown"),
         (format!("{JOB}[[machine]]\ngpu = \"v100\"\nshared = true"), ".machine[0].shared: unknown"),
         (format!("{JOB}[[quota]]\nprovider = \"aws\"\ngpu = \"l4\""), ".quota[0]: no \"gpus\""),
         (format!("{JOB}gpus = \"l4\""), ".job[0].gpus: \"l4\""),
