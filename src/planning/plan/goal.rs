@@ -473,7 +473,7 @@ pub struct Assumptions {
     /// Hours between checkpoints of spot machines (κ).
     #[serde(rename = "checkpoint_interval_hours")]
     pub checkpoint_interval: Hours,
-    /// Hours to write one checkpoint (ω); `None` = by its size ([`Self::write`]).
+    /// Hours to write one checkpoint (ω); `None` = by its size.
     #[serde(rename = "checkpoint_write_hours", skip_serializing_if = "Option::is_none")]
     pub checkpoint_write: Option<Hours>,
     /// Hours to boot and load after a loss (ρ).
