@@ -184,9 +184,9 @@ const BUDGETS: [(&str, usize); 9] = [
     ("prediction", 14114),
     ("planning", 10932),
     ("recorder", 7480),
-    ("reports", 12706),
+    ("reports", 12732),
     ("screens", 10405),
-    ("program", 14975),
+    ("program", 14978),
 ];
 
 #[test]
