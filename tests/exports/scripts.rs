@@ -128,7 +128,7 @@ echo "Job submitted, ID: 7""#,
         "kubectl",
         r#"case $1 in
   get) if [ "$2" = -f ]; then [ -e "$3.sh" ]; else echo "Complete "; fi ;;
-  apply)
+  create)
     export KIND="it's stub"
     sed -nE '/^ *- \|/,/^ *(env|resources):/p' "$3" | sed '1d;$d' > "$3.sh"
     count=$(sed -n 's/^ *completions: //p' "$3")
@@ -231,7 +231,8 @@ pub(crate) fn jobs_run_in_their_order() {
     }
 }
 
-/// A tool whose jobs go on without it. `sky` follows a job by its number, and loses the first connection.
+/// A tool whose jobs go on without it. `sky` follows a job by its number, and loses the first connection; `kubectl`
+/// creates a job once, and would stop it by an apply.
 const SERVICE: &str = r#"#!/bin/bash
 case "$1 $2" in
   "jobs logs")
@@ -239,8 +240,11 @@ case "$1 $2" in
     [ -e "$LOG.$3.lost" ] || { touch "$LOG.$3.lost"; exit 1; }
     until [ -e "$LOG.$name" ]; do /bin/sleep 0.02; done ;;
   "run get") [ -e "$LOG.$3" ] && echo '  "status": "done",' || echo '  "status": "running",' ;;
+  "get -f") [ -e "$LOG.of.$3" ] ;;
+  get\ *) [ -e "$LOG.${2#job/}" ] && echo "Complete " ;;
   *)
-    name=$(echo "$*" | sed -E 's/.* -n ([^ ]*).*/\1/')
+    name=$(echo "$*" | sed -E 's/.* -n ([^ ]*).*/\1/; s/create -f (.*)\.k8s.yaml/\1/')
+    [ "$1" != create ] || mkdir "$LOG.of.$3" || exit 1
     echo "$name" >> "$CALLS"
     (/bin/sleep 0.5; echo "$name" >> "$LOG"; touch "$LOG.$name") > /dev/null 2>&1 &
     echo "$name" > "$LOG.$$"
@@ -253,14 +257,21 @@ pub(crate) fn a_killed_start_goes_on_where_it_stopped() {
     let (mut plan, starts) = chain_and_copies();
     // No chain that one command starts.
     plan.jobs[3..].iter_mut().for_each(|job| job.after = vec![0]);
-    for (launcher, tool) in [(Launcher::Dstack, "dstack"), (Launcher::SkyPilot, "sky")] {
+    let tools = [(Launcher::Dstack, "dstack"), (Launcher::SkyPilot, "sky"), (Launcher::Kubernetes, "kubectl")];
+    for (launcher, tool) in tools {
         let place = Place::new();
         write(&place.dir.path().join("bin").join(tool), SERVICE);
         let script = place.dir.path().join("start.sh");
         let all = files(&plan, &starts, launcher).unwrap().0;
         std::fs::write(&script, &all.last().unwrap().text).unwrap();
         let mut first = place.command(&script, "store").spawn().unwrap();
-        while !place.dir.path().join(".started/pretrain.id").exists() {
+        // The first job was launched, and has not ended. Copies are one job of Kubernetes.
+        let (launched, copies): (&str, &[&str]) = match launcher {
+            Launcher::Kubernetes => ("log.of.pretrain.k8s.yaml", &["sweep"]),
+            _ => (".started/pretrain.id", &["sweep-1", "sweep-2", "sweep-3"]),
+        };
+        let expected = [&["evaluate", "fine-tune", "pretrain"], copies].concat();
+        while !place.dir.path().join(launched).exists() {
             std::thread::sleep(std::time::Duration::from_millis(10));
         }
         first.kill().unwrap();
@@ -268,13 +279,13 @@ pub(crate) fn a_killed_start_goes_on_where_it_stopped() {
         let again = place.bash(&script, "store");
         assert!(again.status.success(), "{launcher}: {again:?}\n{}", all.last().unwrap().text);
         // The script does not wait for jobs that no other waits for.
-        while place.read("log").lines().count() < 6 {
+        while place.read("log").lines().count() < expected.len() {
             std::thread::sleep(std::time::Duration::from_millis(10));
         }
         let (calls, log) = (place.read("calls"), place.read("log"));
         let mut ran: Vec<&str> = log.lines().collect();
         ran.sort_unstable();
-        assert_eq!(ran, ["evaluate", "fine-tune", "pretrain", "sweep-1", "sweep-2", "sweep-3"], "{launcher}: {calls}");
+        assert_eq!(ran, expected, "{launcher}: {calls}");
         assert!(log.find("pretrain") < log.find("fine-tune") && log.find("fine-tune") < log.find("evaluate"), "{log}");
         assert_eq!(calls.matches("pretrain\n").count(), 1, "{launcher}: {calls}");
         // All have ended: a third start does nothing.

@@ -396,7 +396,7 @@ job() {
 const SKYPILOT: &str = r#"launch() {
   [ ! -s "$state/$1.id" ] || return 0
   "${@:2}" 2>&1 | tee "$state/$1.log" || return 1
-  sed 's/\x1b\[[0-9;]*m//g; s/.*Job submitted, ID: *\([0-9]*\).*/\1/; t; d' "$state/$1.log" > "$state/$1.new"
+  grep -oE 'Job submitted, ID: [0-9]+' "$state/$1.log" | grep -oE '[0-9]+' > "$state/$1.new" || true
   [ -s "$state/$1.new" ] || echo "-n $1" > "$state/$1.new"
   mv "$state/$1.new" "$state/$1.id"
 }
@@ -423,8 +423,8 @@ finish() {
 }
 "#;
 
-/// Creates a job unless it exists (applied again, Kueue's `suspend` would stop it), and waits for its end.
-const KUBERNETES: &str = r#"launch() { kubectl get -f "$1" >/dev/null 2>&1 || kubectl apply -f "$1"; }
+/// Creates a job unless it exists (an apply would restore Kueue's `suspend` and stop it), and waits for its end.
+const KUBERNETES: &str = r#"launch() { kubectl create -f "$1" || kubectl get -f "$1" >/dev/null; }
 finish() {
   local ended=
   local types='{range .status.conditions[?(@.status=="True")]}{.type} {end}'
