@@ -180,14 +180,8 @@ fn fastest(
     let free = Goal { sharding: layouts::sharding(goal), ..goal.clone() };
     let plain = own.iter().flatten().map(|step| step.rates(&layout)[0]).fold(0.0, f64::max);
     let mut nearest = own.as_ref().err().map(|obstacle| (obstacle.miss(), None));
-    let mut found = Vec::new();
-    let memory = &prediction.memory;
-    let least = memory.states.map_or(0.0, |states| states.total() / memory.usable) / f64::from(layout.all());
-    for degrees in [FEW, MOST] {
-        // Divided parameters are exchanged for each micro-batch: only if nothing else fits, and all GPUs hold the state.
-        if degrees == MOST && (!found.is_empty() || least > 1.0) {
-            break;
-        }
+    let mut attempt = |degrees: Degrees| {
+        let mut found = Vec::new();
         for parallel in others.iter().copied().filter(|parallel| degrees == FEW || parallel.pipeline > 1) {
             let again = layouts::recomputed(prediction, parallel);
             let own = Some(parallel).filter(|_| degrees == FEW || again.is_none());
@@ -209,6 +203,14 @@ fn fastest(
                 }
             }
         }
+        found
+    };
+    let mut found = attempt(FEW);
+    let memory = &prediction.memory;
+    let least = memory.states.map_or(0.0, |states| states.total() / memory.usable) / f64::from(layout.all());
+    // Divided parameters are exchanged for each micro-batch: only if nothing else fits, and all GPUs hold the state.
+    if found.is_empty() && least <= 1.0 {
+        found = attempt(MOST);
     }
     match own {
         Err(obstacle) if found.is_empty() => {
