@@ -205,13 +205,11 @@ fn fastest(
         }
         found
     };
-    let mut found = attempt(FEW);
+    let found = attempt(FEW);
     let memory = &prediction.memory;
     let least = memory.states.map_or(0.0, |states| states.total() / memory.usable) / f64::from(layout.all());
     // Divided parameters are exchanged for each micro-batch: only if nothing else fits, and all GPUs hold the state.
-    if found.is_empty() && least <= 1.0 {
-        found = attempt(MOST);
-    }
+    let found = if found.is_empty() && least <= 1.0 { attempt(MOST) } else { found };
     match own {
         Err(obstacle) if found.is_empty() => {
             let at = At::own(prediction, workload);
